@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef HOOKS_TABLE_H
+#define HOOKS_TABLE_H
+
+/*
+ * Every driver entry that we stand in front of (HOOK) or only call (USE), by
+ * its ELF name. The typed struct of real pointers, the export map, the three
+ * doors (ELF binding, dlsym, cuGetProcAddress), the stand-in driver and the
+ * tests are made from this table; there is no second list. `proof` is the
+ * type in cudaTypedefs.h that the row must have (asserted at compile time).
+ * OPTIONAL: drivers that we support may lack it. Source: CUDA 13.0 headers.
+ *
+ * A new hook is one row here and one body in the file of its family.
+ */
+
+enum hs_row_flags { HS_ROW_OPTIONAL = 1 };
+
+#define HS_DRIVER_TABLE(HOOK, USE) \
+	HOOK(cuGetProcAddress, PFN_cuGetProcAddress_v11030, 0) \
+	HOOK(cuGetProcAddress_v2, PFN_cuGetProcAddress_v12000, 0) \
+	HOOK(cuMemAlloc_v2, PFN_cuMemAlloc_v3020, 0) \
+	HOOK(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020, 0) \
+	HOOK(cuMemFree_v2, PFN_cuMemFree_v3020, 0) \
+	HOOK(cuMemAllocManaged, PFN_cuMemAllocManaged_v6000, 0) \
+	HOOK(cuMemAllocAsync, PFN_cuMemAllocAsync_v11020, 0) \
+	HOOK(cuMemAllocAsync_ptsz, PFN_cuMemAllocAsync_v11020_ptsz, 0) \
+	HOOK(cuMemAllocFromPoolAsync, PFN_cuMemAllocFromPoolAsync_v11020, 0) \
+	HOOK(cuMemAllocFromPoolAsync_ptsz, PFN_cuMemAllocFromPoolAsync_v11020_ptsz, 0) \
+	HOOK(cuMemCreate, PFN_cuMemCreate_v10020, 0) \
+	HOOK(cuMemHostAlloc, PFN_cuMemHostAlloc_v2020, 0) \
+	HOOK(cuMemGetInfo_v2, PFN_cuMemGetInfo_v3020, 0) \
+	HOOK(cuDeviceTotalMem_v2, PFN_cuDeviceTotalMem_v3020, 0) \
+	HOOK(cuMemGetAddressRange_v2, PFN_cuMemGetAddressRange_v3020, 0) \
+	HOOK(cuPointerGetAttribute, PFN_cuPointerGetAttribute_v4000, 0) \
+	HOOK(cuPointerGetAttributes, PFN_cuPointerGetAttributes_v7000, 0) \
+	HOOK(cuIpcGetMemHandle, PFN_cuIpcGetMemHandle_v4010, 0) \
+	HOOK(cuMemHostGetDevicePointer_v2, PFN_cuMemHostGetDevicePointer_v3020, 0) \
+	HOOK(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000, 0) \
+	HOOK(cuCtxSynchronize_v2, PFN_cuCtxSynchronize_v13000, HS_ROW_OPTIONAL) \
+	HOOK(cuStreamSynchronize, PFN_cuStreamSynchronize_v2000, 0) \
+	HOOK(cuStreamSynchronize_ptsz, PFN_cuStreamSynchronize_v7000_ptsz, 0) \
+	HOOK(cuEventSynchronize, PFN_cuEventSynchronize_v2000, 0) \
+	HOOK(cuCtxDestroy_v2, PFN_cuCtxDestroy_v4000, 0) \
+	HOOK(cuDevicePrimaryCtxRelease_v2, PFN_cuDevicePrimaryCtxRelease_v11000, 0) \
+	HOOK(cuDevicePrimaryCtxReset_v2, PFN_cuDevicePrimaryCtxReset_v11000, 0) \
+	HOOK(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000, 0) \
+	HOOK(cuStreamBeginCapture_v2, PFN_cuStreamBeginCapture_v10010, 0) \
+	HOOK(cuStreamBeginCapture_v2_ptsz, PFN_cuStreamBeginCapture_v10010_ptsz, 0) \
+	HOOK(cuStreamBeginCaptureToGraph, PFN_cuStreamBeginCaptureToGraph_v12030, HS_ROW_OPTIONAL) \
+	HOOK(cuStreamBeginCaptureToGraph_ptsz, PFN_cuStreamBeginCaptureToGraph_v12030_ptsz, HS_ROW_OPTIONAL) \
+	HOOK(cuStreamEndCapture, PFN_cuStreamEndCapture_v10000, 0) \
+	HOOK(cuStreamEndCapture_ptsz, PFN_cuStreamEndCapture_v10000_ptsz, 0) \
+	HOOK(cuGraphInstantiate_v2, PFN_cuGraphInstantiate_v11000, 0) \
+	HOOK(cuGraphInstantiateWithFlags, PFN_cuGraphInstantiateWithFlags_v11040, 0) \
+	HOOK(cuGraphInstantiateWithParams, PFN_cuGraphInstantiateWithParams_v12000, 0) \
+	HOOK(cuGraphInstantiateWithParams_ptsz, PFN_cuGraphInstantiateWithParams_v12000_ptsz, 0) \
+	HOOK(cuLaunchKernel, PFN_cuLaunchKernel_v4000, 0) \
+	HOOK(cuLaunchKernel_ptsz, PFN_cuLaunchKernel_v7000_ptsz, 0) \
+	HOOK(cuLaunchKernelEx, PFN_cuLaunchKernelEx_v11060, 0) \
+	HOOK(cuLaunchKernelEx_ptsz, PFN_cuLaunchKernelEx_v11060_ptsz, 0) \
+	HOOK(cuLaunchCooperativeKernel, PFN_cuLaunchCooperativeKernel_v9000, 0) \
+	HOOK(cuLaunchCooperativeKernel_ptsz, PFN_cuLaunchCooperativeKernel_v9000_ptsz, 0) \
+	HOOK(cuGraphAddKernelNode, PFN_cuGraphAddKernelNode_v10000, 0) \
+	HOOK(cuGraphAddKernelNode_v2, PFN_cuGraphAddKernelNode_v12000, 0) \
+	HOOK(cuGraphKernelNodeSetParams, PFN_cuGraphKernelNodeSetParams_v10000, 0) \
+	HOOK(cuGraphKernelNodeSetParams_v2, PFN_cuGraphKernelNodeSetParams_v12000, 0) \
+	HOOK(cuGraphExecKernelNodeSetParams, PFN_cuGraphExecKernelNodeSetParams_v10010, 0) \
+	HOOK(cuGraphExecKernelNodeSetParams_v2, PFN_cuGraphExecKernelNodeSetParams_v12000, 0) \
+	HOOK(cuGraphAddNode, PFN_cuGraphAddNode_v12020, 0) \
+	HOOK(cuGraphAddNode_v2, PFN_cuGraphAddNode_v12030, HS_ROW_OPTIONAL) \
+	HOOK(cuGraphNodeSetParams, PFN_cuGraphNodeSetParams_v12020, 0) \
+	HOOK(cuGraphExecNodeSetParams, PFN_cuGraphExecNodeSetParams_v12020, 0) \
+	HOOK(cuModuleUnload, PFN_cuModuleUnload_v2000, 0) \
+	HOOK(cuLibraryUnload, PFN_cuLibraryUnload_v12000, 0) \
+	HOOK(cuMemcpy, PFN_cuMemcpy_v4000, 0) \
+	HOOK(cuMemcpy_ptds, PFN_cuMemcpy_v7000_ptds, 0) \
+	HOOK(cuMemcpyAsync, PFN_cuMemcpyAsync_v4000, 0) \
+	HOOK(cuMemcpyAsync_ptsz, PFN_cuMemcpyAsync_v7000_ptsz, 0) \
+	HOOK(cuMemcpyHtoD_v2, PFN_cuMemcpyHtoD_v3020, 0) \
+	HOOK(cuMemcpyHtoD_v2_ptds, PFN_cuMemcpyHtoD_v7000_ptds, 0) \
+	HOOK(cuMemcpyHtoDAsync_v2, PFN_cuMemcpyHtoDAsync_v3020, 0) \
+	HOOK(cuMemcpyHtoDAsync_v2_ptsz, PFN_cuMemcpyHtoDAsync_v7000_ptsz, 0) \
+	HOOK(cuMemcpyDtoH_v2, PFN_cuMemcpyDtoH_v3020, 0) \
+	HOOK(cuMemcpyDtoH_v2_ptds, PFN_cuMemcpyDtoH_v7000_ptds, 0) \
+	HOOK(cuMemcpyDtoD_v2, PFN_cuMemcpyDtoD_v3020, 0) \
+	HOOK(cuMemcpyDtoD_v2_ptds, PFN_cuMemcpyDtoD_v7000_ptds, 0) \
+	HOOK(cuMemcpyDtoDAsync_v2, PFN_cuMemcpyDtoDAsync_v3020, 0) \
+	HOOK(cuMemcpyDtoDAsync_v2_ptsz, PFN_cuMemcpyDtoDAsync_v7000_ptsz, 0) \
+	HOOK(cuMemcpyPeer, PFN_cuMemcpyPeer_v4000, 0) \
+	HOOK(cuMemcpyPeer_ptds, PFN_cuMemcpyPeer_v7000_ptds, 0) \
+	HOOK(cuMemcpyPeerAsync, PFN_cuMemcpyPeerAsync_v4000, 0) \
+	HOOK(cuMemcpyPeerAsync_ptsz, PFN_cuMemcpyPeerAsync_v7000_ptsz, 0) \
+	HOOK(cuMemcpy2D_v2, PFN_cuMemcpy2D_v3020, 0) \
+	HOOK(cuMemcpy2D_v2_ptds, PFN_cuMemcpy2D_v7000_ptds, 0) \
+	HOOK(cuMemcpy2DUnaligned_v2, PFN_cuMemcpy2DUnaligned_v3020, 0) \
+	HOOK(cuMemcpy2DUnaligned_v2_ptds, PFN_cuMemcpy2DUnaligned_v7000_ptds, 0) \
+	HOOK(cuMemcpy2DAsync_v2, PFN_cuMemcpy2DAsync_v3020, 0) \
+	HOOK(cuMemcpy2DAsync_v2_ptsz, PFN_cuMemcpy2DAsync_v7000_ptsz, 0) \
+	HOOK(cuMemcpy3D_v2, PFN_cuMemcpy3D_v3020, 0) \
+	HOOK(cuMemcpy3D_v2_ptds, PFN_cuMemcpy3D_v7000_ptds, 0) \
+	HOOK(cuMemcpy3DAsync_v2, PFN_cuMemcpy3DAsync_v3020, 0) \
+	HOOK(cuMemcpy3DAsync_v2_ptsz, PFN_cuMemcpy3DAsync_v7000_ptsz, 0) \
+	HOOK(cuMemcpy3DPeer, PFN_cuMemcpy3DPeer_v4000, 0) \
+	HOOK(cuMemcpy3DPeer_ptds, PFN_cuMemcpy3DPeer_v7000_ptds, 0) \
+	HOOK(cuMemcpy3DPeerAsync, PFN_cuMemcpy3DPeerAsync_v4000, 0) \
+	HOOK(cuMemcpy3DPeerAsync_ptsz, PFN_cuMemcpy3DPeerAsync_v7000_ptsz, 0) \
+	HOOK(cuMemcpyBatchAsync, PFN_cuMemcpyBatchAsync_v12080, HS_ROW_OPTIONAL) \
+	HOOK(cuMemcpyBatchAsync_ptsz, PFN_cuMemcpyBatchAsync_v12080_ptsz, HS_ROW_OPTIONAL) \
+	HOOK(cuMemcpyBatchAsync_v2, PFN_cuMemcpyBatchAsync_v13000, HS_ROW_OPTIONAL) \
+	HOOK(cuMemcpyBatchAsync_v2_ptsz, PFN_cuMemcpyBatchAsync_v13000_ptsz, HS_ROW_OPTIONAL) \
+	HOOK(cuMemsetD8_v2, PFN_cuMemsetD8_v3020, 0) \
+	HOOK(cuMemsetD8_v2_ptds, PFN_cuMemsetD8_v7000_ptds, 0) \
+	HOOK(cuMemsetD16_v2, PFN_cuMemsetD16_v3020, 0) \
+	HOOK(cuMemsetD16_v2_ptds, PFN_cuMemsetD16_v7000_ptds, 0) \
+	HOOK(cuMemsetD32_v2, PFN_cuMemsetD32_v3020, 0) \
+	HOOK(cuMemsetD32_v2_ptds, PFN_cuMemsetD32_v7000_ptds, 0) \
+	HOOK(cuMemsetD8Async, PFN_cuMemsetD8Async_v3020, 0) \
+	HOOK(cuMemsetD8Async_ptsz, PFN_cuMemsetD8Async_v7000_ptsz, 0) \
+	HOOK(cuMemsetD16Async, PFN_cuMemsetD16Async_v3020, 0) \
+	HOOK(cuMemsetD16Async_ptsz, PFN_cuMemsetD16Async_v7000_ptsz, 0) \
+	HOOK(cuMemsetD32Async, PFN_cuMemsetD32Async_v3020, 0) \
+	HOOK(cuMemsetD32Async_ptsz, PFN_cuMemsetD32Async_v7000_ptsz, 0) \
+	HOOK(cuMemsetD2D8_v2, PFN_cuMemsetD2D8_v3020, 0) \
+	HOOK(cuMemsetD2D8_v2_ptds, PFN_cuMemsetD2D8_v7000_ptds, 0) \
+	HOOK(cuMemsetD2D16_v2, PFN_cuMemsetD2D16_v3020, 0) \
+	HOOK(cuMemsetD2D16_v2_ptds, PFN_cuMemsetD2D16_v7000_ptds, 0) \
+	HOOK(cuMemsetD2D32_v2, PFN_cuMemsetD2D32_v3020, 0) \
+	HOOK(cuMemsetD2D32_v2_ptds, PFN_cuMemsetD2D32_v7000_ptds, 0) \
+	HOOK(cuMemsetD2D8Async, PFN_cuMemsetD2D8Async_v3020, 0) \
+	HOOK(cuMemsetD2D8Async_ptsz, PFN_cuMemsetD2D8Async_v7000_ptsz, 0) \
+	HOOK(cuMemsetD2D16Async, PFN_cuMemsetD2D16Async_v3020, 0) \
+	HOOK(cuMemsetD2D16Async_ptsz, PFN_cuMemsetD2D16Async_v7000_ptsz, 0) \
+	HOOK(cuMemsetD2D32Async, PFN_cuMemsetD2D32Async_v3020, 0) \
+	HOOK(cuMemsetD2D32Async_ptsz, PFN_cuMemsetD2D32Async_v7000_ptsz, 0) \
+	USE(cuInit, PFN_cuInit_v2000, 0) \
+	USE(cuDriverGetVersion, PFN_cuDriverGetVersion_v2020, 0) \
+	USE(cuDeviceGet, PFN_cuDeviceGet_v2000, 0) \
+	USE(cuDeviceGetCount, PFN_cuDeviceGetCount_v2000, 0) \
+	USE(cuDeviceGetAttribute, PFN_cuDeviceGetAttribute_v2000, 0) \
+	USE(cuDeviceGetName, PFN_cuDeviceGetName_v2000, 0) \
+	USE(cuDeviceGetPCIBusId, PFN_cuDeviceGetPCIBusId_v4010, 0) \
+	USE(cuCtxGetCurrent, PFN_cuCtxGetCurrent_v4000, 0) \
+	USE(cuCtxSetCurrent, PFN_cuCtxSetCurrent_v4000, 0) \
+	USE(cuCtxGetDevice, PFN_cuCtxGetDevice_v2000, 0) \
+	USE(cuCtxPushCurrent_v2, PFN_cuCtxPushCurrent_v4000, 0) \
+	USE(cuCtxPopCurrent_v2, PFN_cuCtxPopCurrent_v4000, 0) \
+	USE(cuCtxCreate_v2, PFN_cuCtxCreate_v3020, 0) \
+	USE(cuDevicePrimaryCtxRetain, PFN_cuDevicePrimaryCtxRetain_v7000, 0) \
+	USE(cuStreamCreate, PFN_cuStreamCreate_v2000, 0) \
+	USE(cuStreamCreateWithPriority, PFN_cuStreamCreateWithPriority_v5050, 0) \
+	USE(cuStreamQuery, PFN_cuStreamQuery_v2000, 0) \
+	USE(cuStreamWaitEvent, PFN_cuStreamWaitEvent_v3020, 0) \
+	USE(cuStreamWaitEvent_ptsz, PFN_cuStreamWaitEvent_v7000_ptsz, 0) \
+	USE(cuStreamIsCapturing, PFN_cuStreamIsCapturing_v10000, 0) \
+	USE(cuStreamIsCapturing_ptsz, PFN_cuStreamIsCapturing_v10000_ptsz, 0) \
+	USE(cuStreamGetCaptureInfo_v2, PFN_cuStreamGetCaptureInfo_v11030, 0) \
+	USE(cuStreamGetCaptureInfo_v2_ptsz, PFN_cuStreamGetCaptureInfo_v11030_ptsz, 0) \
+	USE(cuStreamGetCtx, PFN_cuStreamGetCtx_v9020, 0) \
+	USE(cuStreamGetCtx_ptsz, PFN_cuStreamGetCtx_v9020_ptsz, 0) \
+	USE(cuThreadExchangeStreamCaptureMode, PFN_cuThreadExchangeStreamCaptureMode_v10010, 0) \
+	USE(cuEventCreate, PFN_cuEventCreate_v2000, 0) \
+	USE(cuEventDestroy_v2, PFN_cuEventDestroy_v4000, 0) \
+	USE(cuEventRecord, PFN_cuEventRecord_v2000, 0) \
+	USE(cuEventRecord_ptsz, PFN_cuEventRecord_v7000_ptsz, 0) \
+	USE(cuEventQuery, PFN_cuEventQuery_v2000, 0) \
+	USE(cuEventElapsedTime, PFN_cuEventElapsedTime_v2000, 0) \
+	USE(cuMemAddressReserve, PFN_cuMemAddressReserve_v10020, 0) \
+	USE(cuMemAddressFree, PFN_cuMemAddressFree_v10020, 0) \
+	USE(cuMemMap, PFN_cuMemMap_v10020, 0) \
+	USE(cuMemUnmap, PFN_cuMemUnmap_v10020, 0) \
+	USE(cuMemSetAccess, PFN_cuMemSetAccess_v10020, 0) \
+	USE(cuMemRelease, PFN_cuMemRelease_v10020, 0) \
+	USE(cuMemGetAllocationGranularity, PFN_cuMemGetAllocationGranularity_v10020, 0) \
+	USE(cuMemRetainAllocationHandle, PFN_cuMemRetainAllocationHandle_v11000, 0) \
+	USE(cuMemExportToShareableHandle, PFN_cuMemExportToShareableHandle_v10020, 0) \
+	USE(cuMemImportFromShareableHandle, PFN_cuMemImportFromShareableHandle_v10020, 0) \
+	USE(cuMemHostRegister_v2, PFN_cuMemHostRegister_v6050, 0) \
+	USE(cuMemHostUnregister, PFN_cuMemHostUnregister_v4000, 0) \
+	USE(cuMemFreeHost, PFN_cuMemFreeHost_v2000, 0) \
+	USE(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020, 0) \
+	USE(cuMemFreeAsync_ptsz, PFN_cuMemFreeAsync_v11020_ptsz, 0) \
+	USE(cuMemcpyDtoHAsync_v2, PFN_cuMemcpyDtoHAsync_v3020, 0) \
+	USE(cuMemcpyDtoHAsync_v2_ptsz, PFN_cuMemcpyDtoHAsync_v7000_ptsz, 0) \
+	USE(cuModuleLoadData, PFN_cuModuleLoadData_v2000, 0) \
+	USE(cuModuleLoadDataEx, PFN_cuModuleLoadDataEx_v2010, 0) \
+	USE(cuModuleGetFunction, PFN_cuModuleGetFunction_v2000, 0) \
+	USE(cuModuleGetGlobal_v2, PFN_cuModuleGetGlobal_v3020, 0) \
+	USE(cuFuncLoad, PFN_cuFuncLoad_v12040, HS_ROW_OPTIONAL) \
+	USE(cuFuncSetAttribute, PFN_cuFuncSetAttribute_v9000, 0) \
+	USE(cuFuncGetAttribute, PFN_cuFuncGetAttribute_v2020, 0) \
+	USE(cuFuncGetName, PFN_cuFuncGetName_v12030, HS_ROW_OPTIONAL) \
+	USE(cuFuncGetParamInfo, PFN_cuFuncGetParamInfo_v12040, HS_ROW_OPTIONAL) \
+	USE(cuKernelGetName, PFN_cuKernelGetName_v12030, HS_ROW_OPTIONAL) \
+	USE(cuKernelGetParamInfo, PFN_cuKernelGetParamInfo_v12040, HS_ROW_OPTIONAL) \
+	USE(cuKernelGetFunction, PFN_cuKernelGetFunction_v12000, 0) \
+	USE(cuLibraryLoadData, PFN_cuLibraryLoadData_v12000, 0) \
+	USE(cuLibraryGetKernel, PFN_cuLibraryGetKernel_v12000, 0) \
+	USE(cuGraphLaunch, PFN_cuGraphLaunch_v10000, 0) \
+	USE(cuGraphLaunch_ptsz, PFN_cuGraphLaunch_v10000_ptsz, 0) \
+	USE(cuGraphExecDestroy, PFN_cuGraphExecDestroy_v10000, 0) \
+	USE(cuGraphDestroy, PFN_cuGraphDestroy_v10000, 0) \
+	USE(cuGraphGetNodes, PFN_cuGraphGetNodes_v10000, 0) \
+	USE(cuGraphNodeGetType, PFN_cuGraphNodeGetType_v10000, 0) \
+	USE(cuGraphKernelNodeGetParams_v2, PFN_cuGraphKernelNodeGetParams_v12000, 0) \
+	USE(cuGraphKernelNodeSetAttribute, PFN_cuGraphKernelNodeSetAttribute_v11000, 0) \
+	USE(cuLaunchHostFunc, PFN_cuLaunchHostFunc_v10000, 0) \
+	USE(cuLaunchHostFunc_ptsz, PFN_cuLaunchHostFunc_v10000_ptsz, 0) \
+	USE(cuGetErrorName, PFN_cuGetErrorName_v6000, 0) \
+	USE(cuGetErrorString, PFN_cuGetErrorString_v6000, 0) \
+	USE(cuGetExportTable, PFN_cuGetExportTable_v3000, 0)
+
+#endif

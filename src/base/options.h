@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SRC_BASE_OPTIONS_H
+#define SRC_BASE_OPTIONS_H
+
+/*
+ * The options of this process, from the environment (options.def is the one
+ * table). Parsed once, at the first CUDA call. A value that is out of range or
+ * unknown gets one clear line (what, limit, variable) and the default.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum hs_policy { HS_POLICY_LRU, HS_POLICY_FIFO, HS_POLICY_RANDOM, HS_POLICY_VANILLA };
+enum hs_place_option { HS_OPTION_AUTO, HS_OPTION_HOST, HS_OPTION_DEVICE };
+
+/* An unset SIZE or GIB whose default is "" reads as this. */
+#define HS_AUTO UINT64_MAX
+
+struct hs_options {
+	uint64_t slots, host_bytes, gpu_bytes, row;
+	const char *profiles;
+	int policy, place;
+	uint64_t window_bytes; /* in bytes, although the variable counts MiB */
+	uint64_t verify;
+	const char *trace, *metrics;
+	int log;
+	bool disable;
+};
+
+const struct hs_options *hs_options(void);
+
+#endif

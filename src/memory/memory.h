@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SRC_MEMORY_MEMORY_H
+#define SRC_MEMORY_MEMORY_H
+
+/*
+ * Where the engine's large allocations live. Everything here answers exactly
+ * what the driver would answer; outputs are set only on success. Unless a
+ * function says otherwise it may be called from any thread, and not from a
+ * launch hook.
+ *
+ * A window is one allocation of at least HISPARSE_WINDOW_MIB that got an
+ * address of ours. Its address never changes; what backs it does.
+ */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "hooks/driver.h"
+
+/* Bytes: the driver's allocation granularity on every GPU we support, and the
+ * part at the start of a host-backed window that stays on the device. */
+#define HS_GRANULE ((size_t)2 << 20)
+
+enum hs_place {
+	HS_PLACE_DEVICE,
+	HS_PLACE_HOST,
+};
+
+enum hs_use {
+	HS_USE_UNKNOWN, /* nothing but fills seen */
+	HS_USE_KV,      /* a writer or an attention profile touched it */
+	HS_USE_OTHER,   /* something else touched it: stays on the device */
+};
+
+struct hs_window {
+	CUdeviceptr start;
+	size_t bytes;     /* as mapped: a multiple of HS_GRANULE */
+	size_t requested; /* as the engine asked */
+	CUdevice device;
+	uint32_t id; /* dense, for logs and counters */
+	_Atomic int use;       /* enum hs_use, set on the launch path */
+	_Atomic int place;     /* enum hs_place, changes at safe moments only */
+	_Atomic bool virgin;   /* saw nothing but its zero fill */
+	_Atomic uint32_t row;  /* bytes of a KV row, 0 while unknown */
+};
+
+/* Allocation, as cuMemAlloc_v2, cuMemFree_v2. */
+CUresult hs_memory_alloc(CUdeviceptr *out, size_t bytes);
+CUresult hs_memory_free(CUdeviceptr ptr);
+
+/* What is reported. NULL-safe; errors of the driver are passed on. */
+CUresult hs_memory_info(size_t *free, size_t *total);
+CUresult hs_memory_total(size_t *bytes, CUdevice device);
+CUresult hs_memory_range(CUdeviceptr *start, size_t *bytes, CUdeviceptr ptr);
+CUresult hs_memory_attribute(void *data, CUpointer_attribute which, CUdeviceptr ptr);
+CUresult hs_memory_attributes(unsigned count, CUpointer_attribute *which, void **data,
+	CUdeviceptr ptr);
+
+/* The window that holds an address, or NULL. Launch path: no lock, no call.
+ * The result stays readable for the life of the process. */
+struct hs_window *hs_window_find(CUdeviceptr ptr);
+
+/* True once any window exists. One relaxed load. */
+bool hs_window_any(void);
+
+/* Lowest address and span that every window lies in: a word w is a candidate
+ * iff w - *low < *span. Launch path. */
+void hs_window_span(CUdeviceptr *low, size_t *span);
+
+/* What a kernel revealed (launch path, marks only). row: bytes of a KV row, 0
+ * if the kernel did not tell. */
+void hs_window_reveal(struct hs_window *window, enum hs_use use, uint32_t row);
+
+/* Visits every live window. Safe moments and logs only. */
+void hs_window_each(void (*visit)(struct hs_window *window, void *data), void *data);
+
+/*
+ * A safe moment: called at the start of every synchronous call of the engine
+ * (allocate, free, synchronise, instantiate). Does nothing unless something
+ * is marked, no capture is open in the process and we are not inside our own
+ * call. Then: gate launches, wait for the device, move windows, start and
+ * stop layers (hs_cache_settle), open the gate.
+ */
+void hs_memory_settle(void);
+
+/* Marks that the next safe moment has work to do. Launch path. */
+void hs_memory_mark(void);
+
+/* Device memory of our own (states, hot rows, remap lists), zeroed. Taken
+ * from what the reserve keeps free; never from the engine's share. Returns 0
+ * or a negative errno. Works under capture (relaxed), never synchronises. */
+int hs_memory_own(CUdeviceptr *out, size_t bytes);
+void hs_memory_disown(CUdeviceptr ptr);
+
+/*
+ * Backs `bytes` of device memory above `base`, at an address congruent to
+ * base modulo row: (address - base) % row == 0, and (address - base) / row +
+ * bytes / row < 2^31. That is a layer's hot area. Safe moments only. Returns 0
+ * or a negative errno.
+ */
+int hs_memory_hot(CUdeviceptr *out, CUdeviceptr base, uint32_t row, size_t bytes);
+void hs_memory_cold(CUdeviceptr hot);
+
+#endif
