@@ -29,6 +29,9 @@ extern struct hs_driver hs_driver;
 /* Opens libcuda.so.1 and fills the struct, once. False when there is none. */
 bool hs_driver_open(void);
 
+/* True once the struct is filled and every row that is not OPTIONAL is there. */
+bool hs_driver_whole(void);
+
 /* True while this thread is inside a call of our own: hooks then forward
  * untouched. Nested calls count. */
 extern __thread int hs_inside __attribute__((tls_model("initial-exec")));

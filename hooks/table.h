@@ -13,7 +13,8 @@
  * A new hook is one row here and one body in the file of its family.
  */
 
-enum hs_row_flags { HS_ROW_OPTIONAL = 1 };
+/* Plain macros only: the export map is this file through the preprocessor. */
+#define HS_ROW_OPTIONAL 1
 
 #define HS_DRIVER_TABLE(HOOK, USE) \
 	HOOK(cuGetProcAddress, PFN_cuGetProcAddress_v11030, 0) \
@@ -70,6 +71,8 @@ enum hs_row_flags { HS_ROW_OPTIONAL = 1 };
 	HOOK(cuGraphAddNode_v2, PFN_cuGraphAddNode_v12030, HS_ROW_OPTIONAL) \
 	HOOK(cuGraphNodeSetParams, PFN_cuGraphNodeSetParams_v12020, 0) \
 	HOOK(cuGraphExecNodeSetParams, PFN_cuGraphExecNodeSetParams_v12020, 0) \
+	HOOK(cuGraphLaunch, PFN_cuGraphLaunch_v10000, 0) \
+	HOOK(cuGraphLaunch_ptsz, PFN_cuGraphLaunch_v10000_ptsz, 0) \
 	HOOK(cuModuleUnload, PFN_cuModuleUnload_v2000, 0) \
 	HOOK(cuLibraryUnload, PFN_cuLibraryUnload_v12000, 0) \
 	HOOK(cuMemcpy, PFN_cuMemcpy_v4000, 0) \
@@ -82,6 +85,8 @@ enum hs_row_flags { HS_ROW_OPTIONAL = 1 };
 	HOOK(cuMemcpyHtoDAsync_v2_ptsz, PFN_cuMemcpyHtoDAsync_v7000_ptsz, 0) \
 	HOOK(cuMemcpyDtoH_v2, PFN_cuMemcpyDtoH_v3020, 0) \
 	HOOK(cuMemcpyDtoH_v2_ptds, PFN_cuMemcpyDtoH_v7000_ptds, 0) \
+	HOOK(cuMemcpyDtoHAsync_v2, PFN_cuMemcpyDtoHAsync_v3020, 0) \
+	HOOK(cuMemcpyDtoHAsync_v2_ptsz, PFN_cuMemcpyDtoHAsync_v7000_ptsz, 0) \
 	HOOK(cuMemcpyDtoD_v2, PFN_cuMemcpyDtoD_v3020, 0) \
 	HOOK(cuMemcpyDtoD_v2_ptds, PFN_cuMemcpyDtoD_v7000_ptds, 0) \
 	HOOK(cuMemcpyDtoDAsync_v2, PFN_cuMemcpyDtoDAsync_v3020, 0) \
@@ -179,8 +184,6 @@ enum hs_row_flags { HS_ROW_OPTIONAL = 1 };
 	USE(cuMemFreeHost, PFN_cuMemFreeHost_v2000, 0) \
 	USE(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020, 0) \
 	USE(cuMemFreeAsync_ptsz, PFN_cuMemFreeAsync_v11020_ptsz, 0) \
-	USE(cuMemcpyDtoHAsync_v2, PFN_cuMemcpyDtoHAsync_v3020, 0) \
-	USE(cuMemcpyDtoHAsync_v2_ptsz, PFN_cuMemcpyDtoHAsync_v7000_ptsz, 0) \
 	USE(cuModuleLoadData, PFN_cuModuleLoadData_v2000, 0) \
 	USE(cuModuleLoadDataEx, PFN_cuModuleLoadDataEx_v2010, 0) \
 	USE(cuModuleGetFunction, PFN_cuModuleGetFunction_v2000, 0) \
@@ -195,8 +198,6 @@ enum hs_row_flags { HS_ROW_OPTIONAL = 1 };
 	USE(cuKernelGetFunction, PFN_cuKernelGetFunction_v12000, 0) \
 	USE(cuLibraryLoadData, PFN_cuLibraryLoadData_v12000, 0) \
 	USE(cuLibraryGetKernel, PFN_cuLibraryGetKernel_v12000, 0) \
-	USE(cuGraphLaunch, PFN_cuGraphLaunch_v10000, 0) \
-	USE(cuGraphLaunch_ptsz, PFN_cuGraphLaunch_v10000_ptsz, 0) \
 	USE(cuGraphExecDestroy, PFN_cuGraphExecDestroy_v10000, 0) \
 	USE(cuGraphDestroy, PFN_cuGraphDestroy_v10000, 0) \
 	USE(cuGraphGetNodes, PFN_cuGraphGetNodes_v10000, 0) \

@@ -13,6 +13,9 @@
 
 enum hs_log_level { HS_LOG_ERROR, HS_LOG_WARN, HS_LOG_INFO, HS_LOG_DEBUG };
 
+/* Sets the level from here on; the options do that when they are read. */
+void hs_log_set(enum hs_log_level level);
+
 bool hs_log_on(enum hs_log_level level);
 void hs_log_write(enum hs_log_level level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

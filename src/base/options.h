@@ -31,4 +31,9 @@ struct hs_options {
 
 const struct hs_options *hs_options(void);
 
+/* The parser behind it: fills options from the environment and returns the
+ * number of lines that it had to write. Paths are copies that are never
+ * freed. */
+unsigned hs_options_read(struct hs_options *options);
+
 #endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+#include "hooks/hook.h"
+#include "src/launch/launch.h"
+#include "src/memory/gate.h"
+#include "src/memory/memory.h"
+
+/* Calls that wait, or that take things away: where windows may move. */
+#define SETTLE(name, params, args)                                                                 \
+	HS_EXPORT CUresult name params                                                             \
+	{                                                                                          \
+		if (!hs_hook_begin())                                                              \
+			return HS_REAL(name) args;                                                 \
+		hs_memory_settle();                                                                \
+		return hs_hook_end(HS_REAL(name) args);                                            \
+	}
+SETTLE(cuCtxSynchronize, (void), ())
+SETTLE(cuCtxSynchronize_v2, (CUcontext context), (context))
+SETTLE(cuStreamSynchronize, (CUstream stream), (stream))
+SETTLE(cuStreamSynchronize_ptsz, (CUstream stream), (stream))
+SETTLE(cuEventSynchronize, (CUevent event), (event))
+SETTLE(cuStreamDestroy_v2, (CUstream stream), (stream))
+SETTLE(cuCtxDestroy_v2, (CUcontext context), (context))
+SETTLE(cuDevicePrimaryCtxRelease_v2, (CUdevice device), (device))
+SETTLE(cuDevicePrimaryCtxReset_v2, (CUdevice device), (device))
+#undef SETTLE
+
+static bool capturing(CUstream stream, bool per_thread)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUresult result = per_thread ? hs_driver.cuStreamIsCapturing_ptsz(stream, &status)
+				     : hs_driver.cuStreamIsCapturing(stream, &status);
+
+	return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static CUresult began(CUresult result, CUstream stream, bool per_thread)
+{
+	if (result == CUDA_SUCCESS)
+		hs_launch_capture_began(stream, per_thread);
+	else
+		hs_capture_ended();
+	return hs_hook_end(result);
+}
+
+/* Counted before the driver opens it: windows then stay where they are. */
+#define BEGIN_CAPTURE(name, per_thread)                                                            \
+	HS_EXPORT CUresult name(CUstream stream, CUstreamCaptureMode mode)                         \
+	{                                                                                          \
+		if (!hs_hook_begin())                                                              \
+			return HS_REAL(name)(stream, mode);                                        \
+		hs_capture_began();                                                                \
+		return began(hs_driver.name(stream, mode), stream, per_thread);                    \
+	}
+BEGIN_CAPTURE(cuStreamBeginCapture_v2, false)
+BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, true)
+#undef BEGIN_CAPTURE
+
+#define BEGIN_CAPTURE_TO(name, per_thread)                                                         \
+	HS_EXPORT CUresult name(CUstream stream, CUgraph graph, const CUgraphNode *nodes,          \
+		const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)              \
+	{                                                                                          \
+		if (!hs_hook_begin())                                                              \
+			return HS_REAL(name)(stream, graph, nodes, edges, count, mode);            \
+		hs_capture_began();                                                                \
+		return began(HS_REAL(name)(stream, graph, nodes, edges, count, mode), stream,      \
+			per_thread);                                                               \
+	}
+BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph, false)
+BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph_ptsz, true)
+#undef BEGIN_CAPTURE_TO
+
+/* A capture that was invalidated ends here too, with an error. */
+#define END_CAPTURE(name, per_thread)                                                              \
+	HS_EXPORT CUresult name(CUstream stream, CUgraph *graph)                                   \
+	{                                                                                          \
+		if (!hs_hook_begin())                                                              \
+			return HS_REAL(name)(stream, graph);                                       \
+		if (!capturing(stream, per_thread))                                                \
+			return hs_hook_end(hs_driver.name(stream, graph));                         \
+		hs_launch_capture_ending(stream, per_thread);                                      \
+		const CUresult result = hs_driver.name(stream, graph);                             \
+		if (result == CUDA_SUCCESS || !capturing(stream, per_thread))                      \
+			hs_capture_ended();                                                        \
+		return hs_hook_end(result);                                                        \
+	}
+END_CAPTURE(cuStreamEndCapture, false)
+END_CAPTURE(cuStreamEndCapture_ptsz, true)
+#undef END_CAPTURE
