@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The model's kernels, in the common subset of CUDA C++ and C. */
 
-#include "examples/dsa_model.h"
+#include "examples/dsa_kernels.h"
 #include "examples/dsa_port.h"
 
 DSA_DEVICE unsigned dsa_hash(unsigned x)
@@ -22,13 +22,14 @@ DSA_KERNEL(dsa_load_weights, unsigned *weights, unsigned long long words, unsign
 		weights[i] = dsa_hash((unsigned)i * 0x9e3779b9u + seed);
 }
 
-/* grid (tokens), DSA_HIDDEN threads */
+/* grid (tokens) */
 DSA_KERNEL(dsa_embed, const int *tokens, const int *positions, unsigned *hidden)
 {
-	unsigned t = blockIdx.x, i = threadIdx.x;
+	unsigned t = blockIdx.x;
 
-	hidden[t * DSA_HIDDEN + i] =
-		dsa_hash(dsa_hash((unsigned)tokens[t] * DSA_HIDDEN + i) + (unsigned)positions[t]);
+	for (unsigned i = threadIdx.x; i < DSA_HIDDEN; i += blockDim.x)
+		hidden[t * DSA_HIDDEN + i] = dsa_hash(
+			dsa_hash((unsigned)tokens[t] * DSA_HIDDEN + i) + (unsigned)positions[t]);
 }
 
 DSA_DEVICE unsigned dsa_word(const unsigned *hidden, const unsigned *weights, unsigned w)
@@ -124,9 +125,9 @@ DSA_KERNEL(dsa_index, const unsigned *index_query, const unsigned char *keys,
 	int step = (int)(gridDim.y * blockDim.x);
 
 	for (int p = (int)(blockIdx.y * blockDim.x + threadIdx.x); p < lengths[b]; p += step) {
-		const unsigned char *block = keys +
-			(long long)block_table[(long long)b * table_stride + p / DSA_BLOCK] *
-				(DSA_BLOCK * DSA_KEY);
+		const unsigned char *block =
+			keys + (long long)block_table[(long long)b * table_stride + p / DSA_BLOCK] *
+				       (DSA_BLOCK * DSA_KEY);
 		const signed char *k = (const signed char *)block + p % DSA_BLOCK * DSA_INDEX;
 		const int *scales = (const int *)(block + DSA_BLOCK * DSA_INDEX);
 		int dot = 0;
@@ -241,7 +242,7 @@ DSA_DEVICE const unsigned *dsa_row(const struct dsa_attend_params *p, int slot)
 	long long s = slot < 0 ? 0 : slot; /* like the engines' kernels: padding reads slot 0 */
 
 	return (const unsigned *)(p->kv + s / DSA_BLOCK * p->block_stride +
-		s % DSA_BLOCK * p->row_stride);
+				  s % DSA_BLOCK * p->row_stride);
 }
 
 /* out[row] = sum over the list of weight(query, row) * latent(row). Sums are

@@ -15,12 +15,10 @@
 	__shared__ type s##_block;                                                                 \
 	type *const s = &s##_block
 #else
-#include "tests/softgpu/cuda_cpu.h"
-#define DSA_KERNEL(name, ...)                                                                      \
-	void name(__VA_ARGS__);                                                                    \
-	void name(__VA_ARGS__)
+#include "softgpu/cuda_cpu.h"
+#define DSA_KERNEL(name, ...) static void name(__VA_ARGS__)
 #define DSA_DEVICE static inline
-#define DSA_SHARED(type, s) SOFT_SHARED(type, s)
+#define DSA_SHARED(type, s) type *const s = (type *)soft_shared(sizeof(type))
 #endif
 
 #endif
