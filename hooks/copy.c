@@ -134,8 +134,7 @@ COPY3D(cuMemcpy3DPeer_ptds, CUDA_MEMCPY3D_PEER, true)
 COPY3D_ASYNC(cuMemcpy3DPeerAsync, CUDA_MEMCPY3D_PEER, false)
 COPY3D_ASYNC(cuMemcpy3DPeerAsync_ptsz, CUDA_MEMCPY3D_PEER, true)
 
-/* Batches: the arrays may be the caller's stack, so they are read before the
- * driver returns; a batch that failed may have been done in part. */
+/* A batch that failed may have been done in part. */
 
 static bool enter_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, size_t count)
 {

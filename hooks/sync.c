@@ -19,10 +19,53 @@ SETTLE(cuStreamSynchronize, (CUstream stream), (stream))
 SETTLE(cuStreamSynchronize_ptsz, (CUstream stream), (stream))
 SETTLE(cuEventSynchronize, (CUevent event), (event))
 SETTLE(cuStreamDestroy_v2, (CUstream stream), (stream))
-SETTLE(cuCtxDestroy_v2, (CUcontext context), (context))
-SETTLE(cuDevicePrimaryCtxRelease_v2, (CUdevice device), (device))
-SETTLE(cuDevicePrimaryCtxReset_v2, (CUdevice device), (device))
 #undef SETTLE
+
+/* The primary context, NULL while nobody holds it: asking must not make it. */
+static CUcontext primary(CUdevice device)
+{
+	CUcontext context = NULL;
+	unsigned flags;
+	int active = 0;
+
+	if (!hs_window_any() ||
+		hs_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS ||
+		!active || hs_driver.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
+		return NULL;
+	hs_driver.cuDevicePrimaryCtxRelease_v2(device);
+	return context;
+}
+
+HS_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
+{
+	if (!hs_hook_begin())
+		return HS_REAL(cuCtxDestroy_v2)(context);
+	if (hs_window_any())
+		hs_memory_context_gone(context);
+	return hs_hook_end(hs_driver.cuCtxDestroy_v2(context));
+}
+
+HS_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+	if (!hs_hook_begin())
+		return HS_REAL(cuDevicePrimaryCtxReset_v2)(device);
+	CUcontext context = primary(device);
+	if (context)
+		hs_memory_context_gone(context);
+	return hs_hook_end(hs_driver.cuDevicePrimaryCtxReset_v2(device));
+}
+
+/* Only the last of several releases takes the context away. */
+HS_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+	if (!hs_hook_begin())
+		return HS_REAL(cuDevicePrimaryCtxRelease_v2)(device);
+	CUcontext context = primary(device);
+	const CUresult result = hs_driver.cuDevicePrimaryCtxRelease_v2(device);
+	if (context && !primary(device))
+		hs_memory_context_gone(context);
+	return hs_hook_end(result);
+}
 
 static bool capturing(CUstream stream, bool per_thread)
 {

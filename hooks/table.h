@@ -151,6 +151,7 @@
 	USE(cuCtxPopCurrent_v2, PFN_cuCtxPopCurrent_v4000, 0) \
 	USE(cuCtxCreate_v2, PFN_cuCtxCreate_v3020, 0) \
 	USE(cuDevicePrimaryCtxRetain, PFN_cuDevicePrimaryCtxRetain_v7000, 0) \
+	USE(cuDevicePrimaryCtxGetState, PFN_cuDevicePrimaryCtxGetState_v7000, 0) \
 	USE(cuStreamCreate, PFN_cuStreamCreate_v2000, 0) \
 	USE(cuStreamCreateWithPriority, PFN_cuStreamCreateWithPriority_v5050, 0) \
 	USE(cuStreamQuery, PFN_cuStreamQuery_v2000, 0) \
