@@ -173,3 +173,60 @@ BATCH(cuMemcpyBatchAsync_v2, (ITEMS, ATTRS, CUstream stream),
 	(dsts, srcs, sizes, count, attrs, firsts, nattrs, stream), false)
 BATCH(cuMemcpyBatchAsync_v2_ptsz, (ITEMS, ATTRS, CUstream stream),
 	(dsts, srcs, sizes, count, attrs, firsts, nattrs, stream), true)
+
+/* An element is a byte between two pointers; an array's may have up to 16. */
+static struct span operand(const CUmemcpy3DOperand *o, const CUextent3D *e, size_t element)
+{
+	const size_t pitch = o->op.ptr.rowLength ? o->op.ptr.rowLength : e->width;
+	const size_t rows = o->op.ptr.layerHeight ? o->op.ptr.layerHeight : e->height;
+
+	if (o->type != CU_MEMCPY_OPERAND_TYPE_POINTER)
+		return HOST;
+	return box(CU_MEMORYTYPE_DEVICE, o->op.ptr.ptr, 0, 0, 0, pitch * element, rows,
+		e->width * element, e->height, e->depth);
+}
+
+static struct span item_to(const CUDA_MEMCPY3D_BATCH_OP *op)
+{
+	const bool linear = op->src.type == CU_MEMCPY_OPERAND_TYPE_POINTER;
+
+	return operand(&op->dst, &op->extent, linear ? 1 : 16);
+}
+
+static bool enter_boxes(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
+{
+	for (size_t i = 0; ops && i < count; i++)
+		if (enter(item_to(&ops[i]).start, operand(&ops[i].src, &ops[i].extent, 1).start))
+			return true;
+	return false;
+}
+
+static CUresult wrote_boxes(bool gated, CUresult result, const CUDA_MEMCPY3D_BATCH_OP *ops,
+	size_t count, CUstream stream, bool per_thread)
+{
+	for (size_t i = 0; gated && i < count; i++) {
+		const struct span to = item_to(&ops[i]);
+
+		if (to.bytes)
+			hs_copy_wrote(to.start, to.bytes, stream, per_thread);
+	}
+	return leave(gated, result);
+}
+
+#define OPS size_t count, CUDA_MEMCPY3D_BATCH_OP *ops
+#define BATCH3D(name, params, args, per_thread)                                                    \
+	HS_EXPORT CUresult name params                                                             \
+	{                                                                                          \
+		if (!hs_hook_begin())                                                              \
+			return HS_REAL(name) args;                                                 \
+		const bool gated = enter_boxes(ops, count);                                        \
+		return wrote_boxes(gated, HS_REAL(name) args, ops, count, stream, per_thread);     \
+	}
+BATCH3D(cuMemcpy3DBatchAsync, (OPS, size_t *fail, unsigned long long flags, CUstream stream),
+	(count, ops, fail, flags, stream), false)
+BATCH3D(cuMemcpy3DBatchAsync_ptsz, (OPS, size_t *fail, unsigned long long flags, CUstream stream),
+	(count, ops, fail, flags, stream), true)
+BATCH3D(cuMemcpy3DBatchAsync_v2, (OPS, unsigned long long flags, CUstream stream),
+	(count, ops, flags, stream), false)
+BATCH3D(cuMemcpy3DBatchAsync_v2_ptsz, (OPS, unsigned long long flags, CUstream stream),
+	(count, ops, flags, stream), true)

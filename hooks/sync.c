@@ -45,27 +45,35 @@ HS_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
 	return hs_hook_end(hs_driver.cuCtxDestroy_v2(context));
 }
 
-HS_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
-{
-	if (!hs_hook_begin())
-		return HS_REAL(cuDevicePrimaryCtxReset_v2)(device);
-	CUcontext context = primary(device);
-	if (context)
-		hs_memory_context_gone(context);
-	return hs_hook_end(hs_driver.cuDevicePrimaryCtxReset_v2(device));
-}
+#define RESET(name)                                                                                \
+	HS_EXPORT CUresult name(CUdevice device)                                                   \
+	{                                                                                          \
+		if (!hs_hook_begin())                                                              \
+			return HS_REAL(name)(device);                                              \
+		CUcontext context = primary(device);                                               \
+		if (context)                                                                       \
+			hs_memory_context_gone(context);                                           \
+		return hs_hook_end(hs_driver.name(device));                                        \
+	}
+RESET(cuDevicePrimaryCtxReset) /* what cudart 13.0 asks for */
+RESET(cuDevicePrimaryCtxReset_v2)
+#undef RESET
 
 /* Only the last of several releases takes the context away. */
-HS_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
-{
-	if (!hs_hook_begin())
-		return HS_REAL(cuDevicePrimaryCtxRelease_v2)(device);
-	CUcontext context = primary(device);
-	const CUresult result = hs_driver.cuDevicePrimaryCtxRelease_v2(device);
-	if (context && !primary(device))
-		hs_memory_context_gone(context);
-	return hs_hook_end(result);
-}
+#define RELEASE(name)                                                                              \
+	HS_EXPORT CUresult name(CUdevice device)                                                   \
+	{                                                                                          \
+		if (!hs_hook_begin())                                                              \
+			return HS_REAL(name)(device);                                              \
+		CUcontext context = primary(device);                                               \
+		const CUresult result = hs_driver.name(device);                                    \
+		if (context && !primary(device))                                                   \
+			hs_memory_context_gone(context);                                           \
+		return hs_hook_end(result);                                                        \
+	}
+RELEASE(cuDevicePrimaryCtxRelease)
+RELEASE(cuDevicePrimaryCtxRelease_v2)
+#undef RELEASE
 
 static bool capturing(CUstream stream, bool per_thread)
 {

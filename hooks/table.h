@@ -42,7 +42,9 @@
 	HOOK(cuStreamSynchronize_ptsz, PFN_cuStreamSynchronize_v7000_ptsz, 0) \
 	HOOK(cuEventSynchronize, PFN_cuEventSynchronize_v2000, 0) \
 	HOOK(cuCtxDestroy_v2, PFN_cuCtxDestroy_v4000, 0) \
+	HOOK(cuDevicePrimaryCtxRelease, PFN_cuDevicePrimaryCtxRelease_v7000, 0) \
 	HOOK(cuDevicePrimaryCtxRelease_v2, PFN_cuDevicePrimaryCtxRelease_v11000, 0) \
+	HOOK(cuDevicePrimaryCtxReset, PFN_cuDevicePrimaryCtxReset_v7000, 0) \
 	HOOK(cuDevicePrimaryCtxReset_v2, PFN_cuDevicePrimaryCtxReset_v11000, 0) \
 	HOOK(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000, 0) \
 	HOOK(cuStreamBeginCapture_v2, PFN_cuStreamBeginCapture_v10010, 0) \
@@ -113,6 +115,10 @@
 	HOOK(cuMemcpyBatchAsync_ptsz, PFN_cuMemcpyBatchAsync_v12080_ptsz, HS_ROW_OPTIONAL) \
 	HOOK(cuMemcpyBatchAsync_v2, PFN_cuMemcpyBatchAsync_v13000, HS_ROW_OPTIONAL) \
 	HOOK(cuMemcpyBatchAsync_v2_ptsz, PFN_cuMemcpyBatchAsync_v13000_ptsz, HS_ROW_OPTIONAL) \
+	HOOK(cuMemcpy3DBatchAsync, PFN_cuMemcpy3DBatchAsync_v12080, HS_ROW_OPTIONAL) \
+	HOOK(cuMemcpy3DBatchAsync_ptsz, PFN_cuMemcpy3DBatchAsync_v12080_ptsz, HS_ROW_OPTIONAL) \
+	HOOK(cuMemcpy3DBatchAsync_v2, PFN_cuMemcpy3DBatchAsync_v13000, HS_ROW_OPTIONAL) \
+	HOOK(cuMemcpy3DBatchAsync_v2_ptsz, PFN_cuMemcpy3DBatchAsync_v13000_ptsz, HS_ROW_OPTIONAL) \
 	HOOK(cuMemsetD8_v2, PFN_cuMemsetD8_v3020, 0) \
 	HOOK(cuMemsetD8_v2_ptds, PFN_cuMemsetD8_v7000_ptds, 0) \
 	HOOK(cuMemsetD16_v2, PFN_cuMemsetD16_v3020, 0) \
