@@ -5,7 +5,9 @@
 /*
  * Copies and fills that touch windows. The driver does the work; we split
  * what it refuses (a fill across a seam between backings) and drop the hot
- * rows of what was written, on the same stream.
+ * rows of what was written, on the same stream. The caller is inside the gate
+ * from before the driver's call until after these. Addresses outside every
+ * window are fine and cheap.
  */
 
 #include <stdbool.h>
@@ -13,12 +15,15 @@
 #include "hooks/driver.h"
 
 /* [dst, dst + bytes) was or will be written by work already enqueued on
- * `stream` (NULL stream = as the driver means it; per_thread: _ptds/_ptsz).
- * Cheap when dst is in no window. */
+ * `stream` (NULL stream = as the driver means it; per_thread: _ptds/_ptsz). */
 void hs_copy_wrote(CUdeviceptr dst, size_t bytes, CUstream stream, bool per_thread);
 
-/* The end of the run of one backing that `ptr` lies in: fills are split here.
- * Returns ptr + bytes when nothing splits. */
+/* The same for a fill: a window that only ever saw fills stays virgin. */
+void hs_copy_filled(CUdeviceptr dst, size_t bytes, CUstream stream, bool per_thread);
+
+/* The end of the run that a fill from `ptr` may cover in one call, at most ptr +
+ * bytes. A window splits after its first granule wherever it lives: a captured
+ * fill may be replayed after it has moved. */
 CUdeviceptr hs_copy_seam(CUdeviceptr ptr, size_t bytes);
 
 #endif

@@ -22,6 +22,9 @@
  * part at the start of a host-backed window that stays on the device. */
 #define HS_GRANULE ((size_t)2 << 20)
 
+/* Windows alive at a time; larger ids do not occur. */
+#define HS_WINDOW_MAX 4096
+
 enum hs_place {
 	HS_PLACE_DEVICE,
 	HS_PLACE_HOST,
@@ -29,20 +32,20 @@ enum hs_place {
 
 enum hs_use {
 	HS_USE_UNKNOWN, /* nothing but fills seen */
-	HS_USE_KV,      /* a writer or an attention profile touched it */
-	HS_USE_OTHER,   /* something else touched it: stays on the device */
+	HS_USE_KV,	/* a writer or an attention profile touched it */
+	HS_USE_OTHER,	/* something else touched it: stays on the device */
 };
 
 struct hs_window {
 	CUdeviceptr start;
-	size_t bytes;     /* as mapped: a multiple of HS_GRANULE */
+	size_t bytes;	  /* as mapped: a multiple of HS_GRANULE */
 	size_t requested; /* as the engine asked */
 	CUdevice device;
-	uint32_t id; /* dense, for logs and counters */
-	_Atomic int use;       /* enum hs_use, set on the launch path */
-	_Atomic int place;     /* enum hs_place, changes at safe moments only */
-	_Atomic bool virgin;   /* saw nothing but its zero fill */
-	_Atomic uint32_t row;  /* bytes of a KV row, 0 while unknown */
+	uint32_t id;	      /* below HS_WINDOW_MAX; used again after the window is freed */
+	_Atomic int use;      /* enum hs_use, set on the launch path */
+	_Atomic int place;    /* enum hs_place, changes at safe moments only */
+	_Atomic bool virgin;  /* saw nothing but its zero fill */
+	_Atomic uint32_t row; /* bytes of a KV row, 0 while unknown */
 };
 
 /* Allocation, as cuMemAlloc_v2, cuMemFree_v2. */
@@ -54,14 +57,15 @@ CUresult hs_memory_info(size_t *free, size_t *total);
 CUresult hs_memory_total(size_t *bytes, CUdevice device);
 CUresult hs_memory_range(CUdeviceptr *start, size_t *bytes, CUdeviceptr ptr);
 CUresult hs_memory_attribute(void *data, CUpointer_attribute which, CUdeviceptr ptr);
-CUresult hs_memory_attributes(unsigned count, CUpointer_attribute *which, void **data,
-	CUdeviceptr ptr);
+CUresult hs_memory_attributes(
+	unsigned count, CUpointer_attribute *which, void **data, CUdeviceptr ptr);
 
 /* The window that holds an address, or NULL. Launch path: no lock, no call.
- * The result stays readable for the life of the process. */
+ * The result stays readable for the life of the process (a freed one may come
+ * to describe another window). */
 struct hs_window *hs_window_find(CUdeviceptr ptr);
 
-/* True once any window exists. One relaxed load. */
+/* True once any window has existed. One relaxed load. */
 bool hs_window_any(void);
 
 /* Lowest address and span that every window lies in: a word w is a candidate
@@ -87,17 +91,30 @@ void hs_memory_settle(void);
 /* Marks that the next safe moment has work to do. Launch path. */
 void hs_memory_mark(void);
 
-/* Device memory of our own (states, hot rows, remap lists), zeroed. Taken
- * from what the reserve keeps free; never from the engine's share. Returns 0
- * or a negative errno. Works under capture (relaxed), never synchronises. */
+/* The context is about to be destroyed or reset: its windows are freed, as the
+ * driver frees its allocations. */
+void hs_memory_context_gone(CUcontext context);
+
+/* Bytes of the reserve that hs_memory_own and hs_memory_hot have not taken;
+ * what the hot buffer is sized from. 0 while windows may not live on the host
+ * (HISPARSE_PLACE=device, no pool). */
+size_t hs_memory_reserve(void);
+
+/* Device memory of our own (states, remap lists), zeroed, 256-byte aligned, of
+ * the current context. Taken from the reserve, and beyond it only while a
+ * sixteenth of the device stays free. Returns 0 or a negative errno. Works
+ * under capture (relaxed) and from the launch path (gate entered or not): the
+ * zero fill runs on a stream of ours and nothing else is waited for. disown is
+ * for safe moments: the driver's free waits for the device. */
 int hs_memory_own(CUdeviceptr *out, size_t bytes);
 void hs_memory_disown(CUdeviceptr ptr);
 
 /*
- * Backs `bytes` of device memory above `base`, at an address congruent to
- * base modulo row: (address - base) % row == 0, and (address - base) / row +
- * bytes / row < 2^31. That is a layer's hot area. Safe moments only. Returns 0
- * or a negative errno.
+ * Backs `bytes` of device memory above `base`, at a 16-byte-aligned address
+ * congruent to base modulo row: (address - base) % row == 0, and (address -
+ * base) / row + bytes / row < 2^31. That is a layer's hot area; its bytes are
+ * undefined. Safe moments only. Returns 0 or a negative errno: -ERANGE when
+ * int32 rows do not reach, -EINVAL when base and row cannot be aligned.
  */
 int hs_memory_hot(CUdeviceptr *out, CUdeviceptr base, uint32_t row, size_t bytes);
 void hs_memory_cold(CUdeviceptr hot);

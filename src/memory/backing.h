@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SRC_MEMORY_BACKING_H
+#define SRC_MEMORY_BACKING_H
+
+/*
+ * What stands behind a run of addresses: memory that can exist without an
+ * address, be mapped at one, be taken off again with its bytes kept, and be
+ * mapped elsewhere. A backing is mapped at one address at a time. Creating and
+ * destroying keeps the books of budget.h. Sizes in bytes, multiples of
+ * HS_GRANULE. Nothing here waits for the device.
+ */
+
+#include "hooks/driver.h"
+#include "src/memory/memory.h"
+
+struct hs_backing;
+
+struct hs_backing_kind {
+	enum hs_place place;
+	CUresult (*create)(struct hs_backing *backing);
+	CUresult (*map)(struct hs_backing *backing, CUdeviceptr at);
+	CUresult (*unmap)(struct hs_backing *backing);
+	void (*destroy)(struct hs_backing *backing);
+};
+
+struct hs_backing {
+	const struct hs_backing_kind *kind; /* NULL: no memory */
+	size_t bytes;
+	CUdevice device;
+	CUdeviceptr at; /* 0 while not mapped */
+	CUmemGenericAllocationHandle handle;
+};
+
+/* Memory in `place` that `device` can use. OUT_OF_MEMORY also when the pool or
+ * the cap has no room. On failure the backing is empty. */
+CUresult hs_backing_create(
+	struct hs_backing *backing, enum hs_place place, size_t bytes, CUdevice device);
+
+/* Readable and writable by its device from here on. On failure not mapped. */
+CUresult hs_backing_map(struct hs_backing *backing, CUdeviceptr at);
+
+/* The caller knows that nothing in flight uses the address. */
+CUresult hs_backing_unmap(struct hs_backing *backing);
+
+/* Unmaps if need be. Empty backings are fine. */
+void hs_backing_destroy(struct hs_backing *backing);
+
+#endif

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+#include <pthread.h>
+#include <stdatomic.h>
+#include "src/base/log.h"
+#include "src/base/options.h"
+#include "src/memory/budget.h"
+#include "src/memory/pool.h"
+
+#define GIB ((double)(1ull << 30))
+/* Bytes per token and layer that stay on the device: the indexer's key
+ * (DeepSeek-V3.2: 128 + 4) and our map's entry. */
+#define KEY_BYTES 132
+#define MAP_BYTES 4
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static size_t total;   /* of the device, under the cap */
+static size_t reserve; /* 0 while windows may not live on the host */
+static size_t pool;
+static _Atomic size_t used[2]; /* by enum hs_place */
+static _Atomic size_t own;
+static _Atomic size_t first_told; /* 0: nothing told yet */
+static _Atomic bool kv_seen, pool_failed;
+
+static size_t smaller(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+static size_t above(size_t a, size_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+static void measure(void)
+{
+	const struct hs_options *options = hs_options();
+	unsigned gpus = hs_pool_gpus("");
+	CUdevice device = 0;
+	int count = 1;
+
+	if (hs_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+		device = 0;
+	if (hs_driver.cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS)
+		total = 0;
+	total = smaller(total, options->gpu_bytes);
+	if (options->place == HS_OPTION_DEVICE || !total)
+		return;
+	if (!gpus && hs_driver.cuDeviceGetCount(&count) == CUDA_SUCCESS && count > 0)
+		gpus = (unsigned)count;
+	pool = hs_pool_size("", options->host_bytes, gpus) & ~(HS_GRANULE - 1);
+	if (pool)
+		reserve = total / 8;
+}
+
+static void ready(void)
+{
+	pthread_once(&once, measure);
+}
+
+bool hs_budget_take(enum hs_place place, size_t bytes)
+{
+	size_t limit, before = atomic_load(&used[place]);
+
+	ready();
+	limit = place == HS_PLACE_HOST ? pool : hs_options()->gpu_bytes;
+	do {
+		if (bytes > above(limit, before))
+			return false;
+	} while (!atomic_compare_exchange_weak(&used[place], &before, before + bytes));
+	return true;
+}
+
+void hs_budget_give(enum hs_place place, size_t bytes)
+{
+	atomic_fetch_sub(&used[place], bytes);
+}
+
+size_t hs_budget_used(enum hs_place place)
+{
+	return atomic_load(&used[place]);
+}
+
+/* Free memory of the current context's device, and never more than the cap
+ * leaves. */
+static CUresult device_left(size_t *left)
+{
+	const size_t cap = hs_options()->gpu_bytes;
+	size_t free_bytes, all;
+	const CUresult result = hs_driver.cuMemGetInfo_v2(&free_bytes, &all);
+
+	if (result == CUDA_SUCCESS)
+		*left = smaller(free_bytes, above(cap, hs_budget_used(HS_PLACE_DEVICE)));
+	return result;
+}
+
+size_t hs_memory_reserve(void)
+{
+	ready();
+	return above(reserve, atomic_load(&own));
+}
+
+bool hs_budget_own(size_t bytes)
+{
+	size_t left;
+
+	if (bytes > hs_memory_reserve() && device_left(&left) == CUDA_SUCCESS &&
+		bytes > above(left, total / 16))
+		return false;
+	atomic_fetch_add(&own, bytes);
+	return true;
+}
+
+void hs_budget_disown(size_t bytes)
+{
+	atomic_fetch_sub(&own, bytes);
+}
+
+bool hs_budget_active(void)
+{
+	ready();
+	return pool > 0 && !atomic_load(&pool_failed);
+}
+
+bool hs_budget_room(size_t bytes)
+{
+	size_t left;
+
+	if (!hs_budget_active() || device_left(&left) != CUDA_SUCCESS)
+		return true;
+	return bytes <= above(left, hs_memory_reserve());
+}
+
+bool hs_budget_pool(size_t bytes)
+{
+	return hs_budget_active() && bytes <= above(pool, hs_budget_used(HS_PLACE_HOST));
+}
+
+void hs_budget_pool_failed(void)
+{
+	atomic_store(&pool_failed, true);
+}
+
+void hs_budget_kv_seen(void)
+{
+	atomic_store_explicit(&kv_seen, true, memory_order_relaxed);
+}
+
+static size_t story(size_t device, size_t host)
+{
+	const uint64_t share = above(device, reserve);
+
+	return smaller(
+		share * (hs_options()->row + KEY_BYTES) / (KEY_BYTES + MAP_BYTES), device + host);
+}
+
+static size_t story_total(void)
+{
+	return hs_budget_active() ? story(total, pool) : total;
+}
+
+CUresult hs_memory_info(size_t *free, size_t *all)
+{
+	size_t left, told, none = 0;
+	CUresult result;
+
+	ready();
+	if (!total || (!hs_budget_active() && hs_options()->gpu_bytes == HS_AUTO))
+		return hs_driver.cuMemGetInfo_v2(free, all);
+	result = device_left(&left);
+	if (result != CUDA_SUCCESS)
+		return result;
+	told = smaller(left, total);
+	if (hs_budget_active() && !atomic_load(&kv_seen)) {
+		/* As if nothing of the reserve were used, which is ours to use. */
+		told = story(smaller(left + smaller(atomic_load(&own), reserve), total),
+			above(pool, hs_budget_used(HS_PLACE_HOST)));
+		if (!atomic_compare_exchange_strong(&first_told, &none, told))
+			told = smaller(told, none);
+	}
+	if (free)
+		*free = told;
+	if (all)
+		*all = story_total();
+	return CUDA_SUCCESS;
+}
+
+CUresult hs_memory_total(size_t *bytes, CUdevice device)
+{
+	size_t of_device = 0;
+	const CUresult result = hs_driver.cuDeviceTotalMem_v2(bytes ? &of_device : NULL, device);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	ready();
+	/* Another model of GPU beside ours keeps its own number. */
+	*bytes = smaller(of_device, hs_options()->gpu_bytes) == total ? story_total() : of_device;
+	return CUDA_SUCCESS;
+}
+
+void hs_budget_say(void)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+	const struct hs_options *options = hs_options();
+	static const char *const places[] = {"auto", "host", "device"};
+
+	if (atomic_flag_test_and_set(&said))
+		return;
+	ready();
+	hs_info("memory: host pool %.1f GiB, device %.1f GiB%s, reserve %.1f GiB, KV placed %s, "
+		"told %.1f GiB",
+		pool / GIB, total / GIB, options->gpu_bytes == HS_AUTO ? "" : " (HISPARSE_GPU_GIB)",
+		reserve / GIB, places[options->place], story_total() / GIB);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SRC_MEMORY_BUDGET_H
+#define SRC_MEMORY_BUDGET_H
+
+/*
+ * The books: what the process holds on the device and in the host pool, what
+ * is kept in reserve for us, and what the engine is told. All in bytes. Any
+ * thread; no lock is taken, so the launch path may allocate our own memory
+ * while windows move.
+ *
+ *	D  free device memory (the driver's, under HISPARSE_GPU_GIB)
+ *	R  the reserve: hot rows, maps, lists, graphs; an eighth of the device
+ *	H  what is left of the host pool
+ *
+ * Told while no KV window is seen: min((D - R) * (row + 132) / 136, D + H),
+ * since a token costs 136 bytes a layer on the device (the indexer's 132 and
+ * the map's 4) and its row in the pool. Never more than the first answer.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include "hooks/driver.h"
+#include "src/memory/memory.h"
+
+/* Books `bytes` in a place; false (and nothing booked) beyond the cap or the
+ * pool. HISPARSE_GPU_GIB counts allocations, not contexts or code. */
+bool hs_budget_take(enum hs_place place, size_t bytes);
+void hs_budget_give(enum hs_place place, size_t bytes);
+size_t hs_budget_used(enum hs_place place);
+
+/* Of the device bytes booked, those that are our own: they come out of the
+ * reserve. own() asks whether there is room for more: within the reserve, or
+ * beyond it while the device has plenty. */
+bool hs_budget_own(size_t bytes);
+void hs_budget_disown(size_t bytes);
+
+/* Whether windows may move to the host: not HISPARSE_PLACE=device, and a pool
+ * that has not failed. While they may not, everything is as the driver says. */
+bool hs_budget_active(void);
+
+/* Whether `bytes` more on the current context's device leave the reserve. */
+bool hs_budget_room(size_t bytes);
+
+/* Whether the pool has `bytes` left. */
+bool hs_budget_pool(size_t bytes);
+
+/* No host memory after all: nothing moves to the host from here on. */
+void hs_budget_pool_failed(void);
+
+/* A window was seen to hold KV: the true device figure is told from here on. */
+void hs_budget_kv_seen(void);
+
+/* One line about all of this, at level info, once. */
+void hs_budget_say(void);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+#include "src/cache/cache.h"
+#include "src/memory/copy.h"
+#include "src/memory/gate.h"
+#include "src/memory/memory.h"
+
+static struct hs_site site_of(CUstream stream, bool per_thread)
+{
+	struct hs_site site = {.stream = stream, .per_thread = per_thread};
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	cuuint64_t id = 0;
+	CUresult result;
+
+	if (hs_capture_count() == 0)
+		return site;
+	result = (per_thread ? hs_driver.cuStreamGetCaptureInfo_v2_ptsz
+			     : hs_driver.cuStreamGetCaptureInfo_v2)(
+		stream, &status, &id, NULL, NULL, NULL);
+	site.capturing = result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	site.capture_id = site.capturing ? id : 0;
+	return site;
+}
+
+static void touched(CUdeviceptr dst, size_t bytes, CUstream stream, bool per_thread, bool data)
+{
+	struct hs_window *window;
+	struct hs_site site;
+	size_t room;
+
+	if (!hs_window_any() || !bytes)
+		return;
+	window = hs_window_find(dst);
+	if (!window)
+		return;
+	if (data && atomic_load_explicit(&window->virgin, memory_order_relaxed))
+		atomic_store_explicit(&window->virgin, false, memory_order_relaxed);
+	room = window->start + window->bytes - dst;
+	site = site_of(stream, per_thread);
+	hs_cache_wrote(window, dst, bytes < room ? bytes : room, &site);
+}
+
+void hs_copy_wrote(CUdeviceptr dst, size_t bytes, CUstream stream, bool per_thread)
+{
+	touched(dst, bytes, stream, per_thread, true);
+}
+
+void hs_copy_filled(CUdeviceptr dst, size_t bytes, CUstream stream, bool per_thread)
+{
+	touched(dst, bytes, stream, per_thread, false);
+}
+
+CUdeviceptr hs_copy_seam(CUdeviceptr ptr, size_t bytes)
+{
+	const struct hs_window *window = hs_window_find(ptr);
+	CUdeviceptr seam;
+
+	if (!window)
+		return ptr + bytes;
+	seam = window->start + HS_GRANULE;
+	return ptr < seam && bytes > seam - ptr ? seam : ptr + bytes;
+}

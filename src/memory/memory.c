@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+#include "src/base/log.h"
+#include "src/base/options.h"
+#include "src/memory/arena.h"
+#include "src/memory/budget.h"
+#include "src/memory/gate.h"
+#include "src/memory/own.h"
+#include "src/memory/place.h"
+#include "src/memory/settle.h"
+#include "src/memory/window.h"
+
+/* What the driver allocates itself is only booked when a cap needs it. */
+static bool capped(void)
+{
+	return hs_options()->gpu_bytes != HS_AUTO;
+}
+
+static CUresult driver_alloc(CUdeviceptr *out, size_t bytes)
+{
+	CUresult result;
+
+	if (!capped())
+		return hs_driver.cuMemAlloc_v2(out, bytes);
+	if (!hs_budget_take(HS_PLACE_DEVICE, bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	result = hs_driver.cuMemAlloc_v2(out, bytes);
+	if (result != CUDA_SUCCESS)
+		hs_budget_give(HS_PLACE_DEVICE, bytes);
+	return result;
+}
+
+static CUresult driver_free(CUdeviceptr ptr)
+{
+	CUdeviceptr start;
+	size_t bytes = 0;
+	CUresult result;
+
+	if (capped() && hs_driver.cuMemGetAddressRange_v2(&start, &bytes, ptr) != CUDA_SUCCESS)
+		bytes = 0;
+	result = hs_driver.cuMemFree_v2(ptr);
+	if (result == CUDA_SUCCESS)
+		hs_budget_give(HS_PLACE_DEVICE, bytes);
+	return result;
+}
+
+static CUresult small_alloc(CUdeviceptr *out, size_t bytes)
+{
+	CUresult result = driver_alloc(out, bytes);
+
+	if (result != CUDA_ERROR_OUT_OF_MEMORY)
+		return result;
+	hs_memory_lock();
+	if (hs_place_evict(bytes))
+		result = driver_alloc(out, bytes);
+	hs_memory_unlock();
+	return result;
+}
+
+static bool can_map(CUdevice device)
+{
+	int yes = 0;
+
+	return hs_driver.cuDeviceGetAttribute(&yes,
+		       CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+		       device) == CUDA_SUCCESS &&
+	       yes;
+}
+
+/* Memory behind the record's addresses. On failure there is none. */
+static CUresult back(struct hs_holding *h, enum hs_place place)
+{
+	const size_t rest = h->window.bytes - HS_GRANULE;
+	CUresult result =
+		hs_backing_create(&h->head, HS_PLACE_DEVICE, HS_GRANULE, h->window.device);
+
+	if (result == CUDA_SUCCESS)
+		result = hs_backing_map(&h->head, h->window.start);
+	if (result == CUDA_SUCCESS) {
+		result = hs_backing_create(&h->rest, place, rest, h->window.device);
+		if (result != CUDA_SUCCESS && place == HS_PLACE_HOST)
+			hs_place_host_failed(rest, result);
+	}
+	if (result == CUDA_SUCCESS)
+		result = hs_backing_map(&h->rest, h->window.start + HS_GRANULE);
+	if (result != CUDA_SUCCESS) {
+		hs_backing_destroy(&h->rest);
+		hs_backing_destroy(&h->head);
+		return result;
+	}
+	atomic_store(&h->window.place, place);
+	return CUDA_SUCCESS;
+}
+
+/* NOT_SUPPORTED: no window can be made here; the driver may still allocate. */
+static CUresult window_alloc(CUdeviceptr *out, size_t bytes)
+{
+	struct hs_holding *h = hs_holding_take();
+	CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+	enum hs_place place;
+
+	if (!h)
+		return result;
+	if (hs_driver.cuCtxGetCurrent(&h->context) != CUDA_SUCCESS || !h->context ||
+		hs_driver.cuCtxGetDevice(&h->window.device) != CUDA_SUCCESS ||
+		!can_map(h->window.device))
+		goto drop;
+	h->window.requested = bytes;
+	h->window.bytes = (bytes + HS_GRANULE - 1) & ~(HS_GRANULE - 1);
+	if (hs_arena_reserve(&h->window.start, h->window.bytes, HS_ARENA_WINDOWS) != CUDA_SUCCESS)
+		goto drop;
+	result = hs_place_choose(&place, h->window.bytes);
+	if (result != CUDA_SUCCESS)
+		goto release;
+	result = back(h, place);
+	if (result == CUDA_ERROR_OUT_OF_MEMORY && hs_place_evict(h->window.bytes))
+		result = back(h, place);
+	if (result != CUDA_SUCCESS)
+		goto release;
+	hs_own_prepare();
+	hs_holding_publish(h);
+	hs_budget_say();
+	hs_debug("window %u: %zu MiB at 0x%llx on the %s", h->window.id, h->window.bytes >> 20,
+		(unsigned long long)h->window.start, place == HS_PLACE_HOST ? "host" : "device");
+	*out = h->window.start;
+	return CUDA_SUCCESS;
+release:
+	hs_arena_release(h->window.start);
+drop:
+	hs_holding_drop(h);
+	return result;
+}
+
+CUresult hs_memory_alloc(CUdeviceptr *out, size_t bytes)
+{
+	CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+
+	/* Under capture a window could neither be moved for nor be KV. */
+	if (out && bytes >= hs_options()->window_bytes && bytes > HS_GRANULE &&
+		bytes < HS_ARENA_HOT && hs_capture_count() == 0) {
+		hs_memory_lock();
+		result = window_alloc(out, bytes);
+		hs_memory_unlock();
+	}
+	return result == CUDA_ERROR_NOT_SUPPORTED ? small_alloc(out, bytes) : result;
+}
+
+static CUresult window_free(CUdeviceptr ptr)
+{
+	struct hs_window *window = hs_window_find(ptr);
+	struct hs_holding *h;
+
+	if (!window || window->start != ptr)
+		return CUDA_ERROR_INVALID_VALUE;
+	h = hs_holding_of(window);
+	hs_place_learn(h);
+	hs_holding_withdraw(h);
+	h->doomed = true;
+	/* Unmapping does not wait for what still runs, as the driver's free
+	 * does. When it is no time to wait, a later moment finishes. */
+	if (hs_world_stop()) {
+		hs_place_reap(h);
+		hs_world_start();
+	} else {
+		hs_memory_mark();
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult hs_memory_free(CUdeviceptr ptr)
+{
+	CUresult result;
+
+	if (hs_window_find(ptr)) {
+		hs_memory_lock();
+		result = window_free(ptr);
+		hs_memory_unlock();
+	} else {
+		result = driver_free(ptr);
+	}
+	hs_place_freed();
+	return result;
+}
+
+void hs_memory_context_gone(CUcontext context)
+{
+	bool stopped;
+
+	hs_memory_lock();
+	stopped = hs_world_stop();
+	for (struct hs_holding *h = hs_holding_next(NULL); h; h = hs_holding_next(h)) {
+		if (h->context != context)
+			continue;
+		if (h->live)
+			hs_holding_withdraw(h);
+		h->doomed = true;
+		h->context = NULL; /* nothing to wait for once it is gone */
+		if (stopped)
+			hs_place_reap(h);
+		else
+			hs_memory_mark();
+	}
+	hs_own_forget(context);
+	if (stopped)
+		hs_world_start();
+	hs_memory_unlock();
+}
+
+CUresult hs_memory_range(CUdeviceptr *start, size_t *bytes, CUdeviceptr ptr)
+{
+	const struct hs_window *window = hs_window_find(ptr);
+
+	if (!window)
+		return hs_driver.cuMemGetAddressRange_v2(start, bytes, ptr);
+	if (start)
+		*start = window->start;
+	if (bytes)
+		*bytes = window->requested;
+	return CUDA_SUCCESS;
+}
+
+/* What a window answers as cuMemAlloc's memory would. HOST_POINTER: as for
+ * device memory, there is none. False: the driver knows. */
+static bool answer(void *data, CUpointer_attribute which, struct hs_window *window, CUdeviceptr ptr)
+{
+	switch (which) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		*(CUcontext *)data = hs_holding_of(window)->context;
+		return true;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		*(unsigned *)data = CU_MEMORYTYPE_DEVICE;
+		return true;
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		*(CUdeviceptr *)data = ptr;
+		return true;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		*(void **)data = NULL;
+		return true;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		*(unsigned *)data = 0;
+		return true;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*(int *)data = window->device;
+		return true;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		*(CUdeviceptr *)data = window->start;
+		return true;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		*(size_t *)data = window->requested;
+		return true;
+	default:
+		return false;
+	}
+}
+
+CUresult hs_memory_attribute(void *data, CUpointer_attribute which, CUdeviceptr ptr)
+{
+	struct hs_window *window = hs_window_find(ptr);
+
+	if (!window || !data)
+		return hs_driver.cuPointerGetAttribute(data, which, ptr);
+	if (which == CU_POINTER_ATTRIBUTE_HOST_POINTER)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (answer(data, which, window, ptr))
+		return CUDA_SUCCESS;
+	/* The first granule is device memory wherever the rest is. */
+	return hs_driver.cuPointerGetAttribute(data, which, window->start);
+}
+
+CUresult hs_memory_attributes(
+	unsigned count, CUpointer_attribute *which, void **data, CUdeviceptr ptr)
+{
+	struct hs_window *window = hs_window_find(ptr);
+	CUresult result;
+
+	result = hs_driver.cuPointerGetAttributes(count, which, data, window ? window->start : ptr);
+	for (unsigned i = 0; window && result == CUDA_SUCCESS && i < count; i++)
+		answer(data[i], which[i], window, ptr);
+	return result;
+}

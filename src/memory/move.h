@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SRC_MEMORY_MOVE_H
+#define SRC_MEMORY_MOVE_H
+
+/*
+ * Moves a window between device and host under its constant address, its bytes
+ * kept. The caller holds the memory lock, has closed the gate and waited for
+ * the device. On any failure the old memory is back at the address, with its
+ * bytes, and the driver's error is returned.
+ */
+
+#include "src/memory/window.h"
+
+CUresult hs_move(struct hs_holding *holding, enum hs_place place);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+#include <pthread.h>
+#include "src/base/log.h"
+#include "src/base/options.h"
+#include "src/cache/cache.h"
+#include "src/memory/arena.h"
+#include "src/memory/budget.h"
+#include "src/memory/move.h"
+#include "src/memory/place.h"
+#include "src/memory/settle.h"
+
+#define GIB ((double)(1ull << 30))
+#define SIZES 64
+
+/* Sizes of KV windows that have been freed; the oldest makes room. */
+static size_t sizes[SIZES];
+static size_t learnt;
+
+/* The allocation that was refused, until the thread's next one. */
+static struct {
+	size_t bytes;
+	pthread_t thread;
+} refused;
+
+static _Atomic bool waiting; /* a window on the host wants to move back */
+
+void hs_place_learn(struct hs_holding *holding)
+{
+	if (atomic_load(&holding->window.use) != HS_USE_KV)
+		return;
+	for (size_t i = 0; i < SIZES; i++)
+		if (sizes[i] == holding->window.bytes)
+			return;
+	sizes[learnt++ % SIZES] = holding->window.bytes;
+}
+
+static bool known(size_t bytes)
+{
+	for (struct hs_holding *h = hs_holding_next(NULL); h; h = hs_holding_next(h))
+		if (h->window.bytes == bytes && atomic_load(&h->window.use) == HS_USE_KV)
+			return true;
+	for (size_t i = 0; i < SIZES; i++)
+		if (sizes[i] == bytes)
+			return true;
+	return false;
+}
+
+void hs_place_host_failed(size_t bytes, CUresult result)
+{
+	if (!hs_budget_active())
+		return;
+	hs_budget_pool_failed();
+	hs_warn("no %.1f GiB of host memory for a window although the pool has room (CUDA error "
+		"%d); HISPARSE_HOST_GIB is more than can be pinned, %.1f GiB are: nothing more "
+		"moves to the host",
+		bytes / GIB, result, hs_budget_used(HS_PLACE_HOST) / GIB);
+}
+
+static bool move_out(struct hs_holding *holding)
+{
+	const size_t before = hs_budget_used(HS_PLACE_HOST);
+	const CUresult result = hs_move(holding, HS_PLACE_HOST);
+
+	if (result == CUDA_SUCCESS) {
+		hs_debug("window %u: %.2f GiB moved to the host", holding->window.id,
+			holding->rest.bytes / GIB);
+		return true;
+	}
+	holding->stuck = true;
+	if (result == CUDA_ERROR_OUT_OF_MEMORY && before == hs_budget_used(HS_PLACE_HOST))
+		hs_place_host_failed(holding->rest.bytes, result);
+	else
+		hs_warn("window %u stays on the device: moving it failed (CUDA error %d)",
+			holding->window.id, result);
+	return false;
+}
+
+/* 2: KV, 1: only a fill seen, 0: stays. */
+static int evictable(struct hs_holding *h)
+{
+	if (!h->live || h->stuck || atomic_load(&h->window.place) == HS_PLACE_HOST ||
+		!hs_budget_pool(h->rest.bytes))
+		return 0;
+	if (atomic_load(&h->window.use) == HS_USE_KV)
+		return 2;
+	return atomic_load(&h->window.use) == HS_USE_UNKNOWN && atomic_load(&h->window.virgin);
+}
+
+/* The largest of the most evictable: fewest moves. */
+static struct hs_holding *victim(CUdevice device, int least)
+{
+	struct hs_holding *best = NULL;
+	int rank, best_rank = least - 1;
+
+	for (struct hs_holding *h = hs_holding_next(NULL); h; h = hs_holding_next(h)) {
+		if (h->window.device != device)
+			continue;
+		rank = evictable(h);
+		if (rank > best_rank ||
+			(best && rank == best_rank && h->rest.bytes > best->rest.bytes)) {
+			best = h;
+			best_rank = rank;
+		}
+	}
+	return best;
+}
+
+bool hs_place_evict(size_t bytes)
+{
+	struct hs_holding *h;
+	CUdevice device;
+	bool moved = false;
+
+	if (!hs_budget_active() || hs_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+		!victim(device, 1) || !hs_world_stop())
+		return false;
+	do {
+		h = victim(device, 1);
+		if (h)
+			moved |= move_out(h);
+	} while (h && !hs_budget_room(bytes));
+	if (moved)
+		hs_cache_settle();
+	hs_world_start();
+	return moved;
+}
+
+CUresult hs_place_choose(enum hs_place *place, size_t bytes)
+{
+	const bool retry = refused.bytes == bytes && pthread_equal(refused.thread, pthread_self());
+	const bool kv = known(bytes);
+
+	refused.bytes = 0;
+	*place = HS_PLACE_DEVICE;
+	if (!hs_budget_active())
+		return CUDA_SUCCESS;
+	if (kv && hs_options()->place == HS_OPTION_HOST && hs_budget_pool(bytes)) {
+		*place = HS_PLACE_HOST;
+		return CUDA_SUCCESS;
+	}
+	if (hs_budget_room(bytes))
+		return CUDA_SUCCESS;
+	if (kv && hs_budget_pool(bytes)) {
+		*place = HS_PLACE_HOST;
+		return CUDA_SUCCESS;
+	}
+	if (hs_place_evict(bytes) && hs_budget_room(bytes))
+		return CUDA_SUCCESS;
+	if (kv || !hs_budget_pool(bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!retry) {
+		refused.bytes = bytes;
+		refused.thread = pthread_self();
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*place = HS_PLACE_HOST;
+	return CUDA_SUCCESS;
+}
+
+void hs_place_reap(struct hs_holding *h)
+{
+	hs_cache_forget(&h->window);
+	hs_backing_destroy(&h->rest);
+	hs_backing_destroy(&h->head);
+	hs_arena_release(h->window.start);
+	hs_holding_drop(h);
+}
+
+void hs_place_freed(void)
+{
+	if (atomic_load_explicit(&waiting, memory_order_relaxed))
+		hs_memory_mark();
+}
+
+static bool move_back(struct hs_holding *h)
+{
+	CUcontext popped;
+	bool fits;
+
+	if (hs_driver.cuCtxPushCurrent_v2(h->context) != CUDA_SUCCESS)
+		return false;
+	fits = hs_budget_room(h->rest.bytes);
+	hs_driver.cuCtxPopCurrent_v2(&popped);
+	if (!fits || hs_move(h, HS_PLACE_DEVICE) != CUDA_SUCCESS)
+		return false;
+	hs_debug("window %u: %.2f GiB moved to the device", h->window.id, h->rest.bytes / GIB);
+	return true;
+}
+
+void hs_place_balance(void)
+{
+	struct hs_holding *h;
+	CUdevice device;
+	bool left = false;
+
+	for (h = hs_holding_next(NULL); h; h = hs_holding_next(h)) {
+		if (h->doomed)
+			hs_place_reap(h);
+		else if (hs_options()->place == HS_OPTION_HOST && evictable(h) == 2)
+			move_out(h);
+	}
+	if (hs_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+		while (!hs_budget_room(0) && (h = victim(device, 2)))
+			move_out(h);
+	for (h = hs_holding_next(NULL); h; h = hs_holding_next(h))
+		if (atomic_load(&h->window.use) == HS_USE_OTHER &&
+			atomic_load(&h->window.place) == HS_PLACE_HOST && !move_back(h))
+			left = true;
+	atomic_store(&waiting, left);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SRC_MEMORY_PLACE_H
+#define SRC_MEMORY_PLACE_H
+
+/*
+ * Where windows live. The one place that decides; everything here needs the
+ * memory lock. Bytes as mapped.
+ *
+ * auto: on the device while the reserve is left. When it is not, KV windows
+ * and then windows that saw nothing but a fill move out. What then finds no
+ * room goes to the host if its size is known to be KV; otherwise it is refused
+ * once, as the driver would, so that the engine's allocator frees what it
+ * hoards, and its immediate retry goes to the host.
+ * host: KV moves to the host as soon as it is seen. device: nothing moves.
+ */
+
+#include "src/memory/window.h"
+
+/* Where a new window goes; OUT_OF_MEMORY: refuse it. May move others. */
+CUresult hs_place_choose(enum hs_place *place, size_t bytes);
+
+/* Moves windows out until `bytes` more fit, but at least one. False when none
+ * could be moved. */
+bool hs_place_evict(size_t bytes);
+
+/* A window could not be put on the host: said once, and nothing more moves. */
+void hs_place_host_failed(size_t bytes, CUresult result);
+
+/* The size of a KV window that goes, for the next one of that size. */
+void hs_place_learn(struct hs_holding *holding);
+
+/* Destroys a window that is in no table. The world is stopped. */
+void hs_place_reap(struct hs_holding *holding);
+
+/* Device memory came free: windows that wait for room may move back. */
+void hs_place_freed(void);
+
+/* The world is stopped: every window to where it belongs, freed ones away. */
+void hs_place_balance(void);
+
+#endif

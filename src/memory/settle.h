@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SRC_MEMORY_SETTLE_H
+#define SRC_MEMORY_SETTLE_H
+
+/*
+ * The moments at which windows may move: no capture open in the process, the
+ * gate closed, every context that holds a window idle. The caller holds the
+ * memory lock. True: the caller must hs_world_start(). False: not now, and
+ * nothing has changed.
+ */
+
+#include <stdbool.h>
+
+bool hs_world_stop(void);
+void hs_world_start(void);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SRC_MEMORY_WINDOW_H
+#define SRC_MEMORY_WINDOW_H
+
+/*
+ * The table of windows, as memory.h's readers see it and with what backs them.
+ * Readers take no lock: there are two sorted tables, and a reader looks again
+ * if the one it searched was replaced meanwhile. Everything declared here
+ * needs the memory lock.
+ *
+ * Lock order: the memory lock, then the gate. So nobody who is inside the gate
+ * may take the memory lock.
+ */
+
+#include <stdbool.h>
+#include "src/memory/backing.h"
+#include "src/memory/memory.h"
+
+struct hs_holding {
+	struct hs_window window;
+	CUcontext context;
+	/* The first granule, which never leaves the device, and what follows.
+	 * One handle for all of it: a move is all or nothing. */
+	struct hs_backing head, rest;
+	bool live;   /* in the table */
+	bool doomed; /* freed by the engine, still backed */
+	bool stuck;  /* a move failed for good */
+};
+
+/* Recursive: cache callbacks made under it may call back in. */
+void hs_memory_lock(void);
+bool hs_memory_trylock(void);
+void hs_memory_unlock(void);
+
+/* A zeroed record that is in no table, or NULL; back with hs_holding_drop. */
+struct hs_holding *hs_holding_take(void);
+void hs_holding_drop(struct hs_holding *holding);
+
+/* Into the table, where hs_window_find sees it, and out of it. */
+void hs_holding_publish(struct hs_holding *holding);
+void hs_holding_withdraw(struct hs_holding *holding);
+
+/* The record of a window; every live or doomed record, NULL first and last. */
+struct hs_holding *hs_holding_of(struct hs_window *window);
+struct hs_holding *hs_holding_next(struct hs_holding *holding);
+
+#endif
