@@ -8,6 +8,7 @@
  */
 
 #include <stdbool.h>
+#include <stdint.h>
 #include "hooks/driver.h"
 
 /* One launch as any of the driver's entry points carries it. The first group
@@ -32,13 +33,28 @@ CUresult hs_launch(struct hs_launch *launch);
 /* A function handle may be reused from here on: a module or library goes. */
 void hs_launch_forget(void);
 
+/* Logs, once each, what the launch path found and could not say: profiles with
+ * mistakes, unknown kernels that touch KV windows, launches left alone. Called
+ * at safe moments (it may take memory for HISPARSE_VERIFY). */
+void hs_launch_report(void);
+
+/* Launches since start. */
+struct hs_launch_counts {
+	uint64_t attention; /* attention profiles on a window */
+	uint64_t remapped;  /* of these: with a list of ours */
+	uint64_t refused;   /* of these: left alone */
+	uint64_t written, filled; /* writers and fills on a window */
+	uint64_t unknown;         /* kernels without a profile that carry a window */
+	uint64_t nodes;           /* graph nodes made by hand that may write to one */
+};
+void hs_launch_read(struct hs_launch_counts *counts);
+
 /* Captures: around cuStreamBeginCapture* / cuStreamEndCapture. */
 void hs_launch_capture_began(CUstream stream, bool per_thread);
 void hs_launch_capture_ending(CUstream stream, bool per_thread);
 
-/* Parameters of a kernel node that is added or set by hand: returns the params
- * to use (the caller's own, or a copy in `copy`, CU_MAX bytes) or the caller's
- * when nothing applies. Only marks and counts; never swaps in. */
+/* A kernel node that is added or set by hand. Only marks and counts: it reads
+ * in place. */
 void hs_launch_node(CUfunction function, void **params);
 
 #endif

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+#
+# SGLang's cache kernels, as of 0.5.17. Triton appends pointers to scratch space
+# of its own to the parameters; strides are compiled in, so a row's size comes
+# from attention.
+
+# (kv_buffer, k_nope, k_rope, loc), a row of blocks per token
+profile sglang-write
+role writer
+name set_mla_kv_buffer_kernel
+name set_mla_kv_buffer_fp8_quant_kernel
+sizes 8 8 8 8 ...
+ptr 0+0 kv
+ptr 3+0 loc
+base kv
+slots loc, grid.x, 8
+
+# 768 tokens and more: compiled at run time from CUDA source, in an
+# anonymous namespace whose name differs from build to build. The last template
+# argument is the type of loc: 'l' int64, 'i' int32. One struct: k_nope, k_rope,
+# kv_buffer, loc, three strides in bytes, batch.
+profile sglang-write-many
+role writer
+name *24set_mla_kv_buffer_kernelILl*ELl*ELi*ELb?ElE*
+sizes 64
+ptr 0+16 kv loc
+i64 0+48 row_stride
+i32 0+56 batch
+need row_stride > 0 && batch >= 0
+base kv
+row row_stride
+slots loc, batch, 8
+
+profile sglang-write-many-int32
+role writer
+name *24set_mla_kv_buffer_kernelILl*ELl*ELi*ELb?EiE*
+sizes 64
+ptr 0+16 kv loc
+i64 0+48 row_stride
+i32 0+56 batch
+need row_stride > 0 && batch >= 0
+base kv
+row row_stride
+slots loc, batch, 4
+
+# (kv_buffer, k_nope, k_rope, loc)
+profile sglang-read
+role reader
+name get_mla_kv_buffer_kernel
+sizes 8 8 8 8 ...
+ptr 0+0 kv
+base kv
+
+# (out, nope, scales, rope, page_table, strides): the three sources are base,
+# base + 512 and base + 528
+profile sglang-dequantize
+role reader
+name _dequantize_k_cache_paged_kernel
+name _gather_dequant_requant_fp8_paged_kernel
+name _gather_dequant_requant_fp8_paged_vec_kernel
+sizes 8 8 8 8 8 ...
+ptr 0+0 out
+ptr 1+0 nope
+ptr 2+0 scales
+ptr 3+0 rope
+need scales == nope + 512 && rope == nope + 528
+base nope
+row 656

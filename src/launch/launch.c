@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: MIT */
+#include "src/launch/launch.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include "src/base/log.h"
+#include "src/cache/cache.h"
+#include "src/launch/kernel.h"
+#include "src/launch/params.h"
+#include "src/launch/profiles.h"
+#include "src/launch/verify.h"
+#include "src/memory/gate.h"
+#include "src/memory/memory.h"
+
+/* Something for hs_launch_report to say. */
+static atomic_bool pending;
+
+static struct {
+	atomic_uint_fast64_t attention, remapped, refused, written, filled, unknown, nodes;
+} counts;
+
+/* A launch while it is looked at. */
+struct look {
+	struct hs_launch *launch;
+	struct hs_kernel *kernel;
+	const struct hs_profile *profile;
+	int64_t fields[HS_PROFILE_FIELDS];
+	struct hs_expr_values values;
+};
+
+static void count(atomic_uint_fast64_t *counter)
+{
+	atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+static struct hs_site site_of(const struct hs_launch *launch)
+{
+	struct hs_site site = {.stream = launch->stream, .per_thread = launch->per_thread};
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	cuuint64_t id = 0;
+	CUresult result;
+
+	/* An error: the legacy stream while another captures. It does not. */
+	if (launch->per_thread)
+		result = hs_driver.cuStreamGetCaptureInfo_v2_ptsz(
+			launch->stream, &status, &id, NULL, NULL, NULL);
+	else
+		result = hs_driver.cuStreamGetCaptureInfo_v2(
+			launch->stream, &status, &id, NULL, NULL, NULL);
+	if (result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+		site.capturing = true;
+		site.capture_id = id;
+	}
+	return site;
+}
+
+static bool look_at(struct look *look, struct hs_launch *launch, struct hs_kernel *kernel)
+{
+	const void *params[HS_PROFILE_SIZES];
+
+	look->launch = launch;
+	look->kernel = kernel;
+	look->profile = kernel->profile;
+	if (!hs_params_find(launch, kernel, params, kernel->profile->nsizes))
+		return false;
+	hs_profile_read(kernel->profile, params, look->fields);
+	look->values.fields = look->fields;
+	memcpy(look->values.dims, launch->grid, sizeof(launch->grid));
+	memcpy(look->values.dims + 3, launch->block, sizeof(launch->block));
+	return true;
+}
+
+/* An expression that is not there is 0. */
+static bool eval(const struct look *look, const struct hs_expr *expr, int64_t *result)
+{
+	*result = 0;
+	return !expr || hs_expr_eval(expr, &look->values, result);
+}
+
+static bool eval_u32(const struct look *look, const struct hs_expr *expr, uint32_t *result)
+{
+	int64_t value;
+
+	if (!eval(look, expr, &value) || value < 0 || value > INT32_MAX)
+		return false;
+	*result = (uint32_t)value;
+	return true;
+}
+
+static struct hs_window *window_of(const struct look *look, CUdeviceptr *base)
+{
+	int64_t value;
+
+	if (!look->profile->base || !eval(look, look->profile->base, &value))
+		return NULL;
+	*base = (CUdeviceptr)value;
+	return hs_window_find(*base);
+}
+
+/* Remembers the first reason and leaves the launch as it is. */
+static CUresult refuse(struct look *look, const char *reason)
+{
+	const char *none = NULL;
+
+	count(&counts.refused);
+	if (atomic_compare_exchange_strong(&look->kernel->refused, &none, reason))
+		atomic_store_explicit(&pending, true, memory_order_relaxed);
+	return look->launch->forward(look->launch);
+}
+
+static const char *unmet(const struct look *look)
+{
+	const struct hs_profile *profile = look->profile;
+	int64_t value;
+
+	for (unsigned i = 0; i < profile->nneeds; i++) {
+		if (!eval(look, profile->needs[i], &value) || !value)
+			return profile->need_texts[i];
+	}
+	return NULL;
+}
+
+static bool list_of(const struct look *look, struct hs_list *list)
+{
+	const struct hs_profile *profile = look->profile;
+	int64_t lengths;
+
+	list->indices = (CUdeviceptr)look->fields[profile->list_field];
+	if (!list->indices || !eval_u32(look, profile->list[0], &list->outer) ||
+		!eval_u32(look, profile->list[1], &list->inner) ||
+		!eval_u32(look, profile->list[2], &list->k) ||
+		!eval(look, profile->list[3], &list->outer_stride) ||
+		!eval(look, profile->list[4], &list->inner_stride) ||
+		!eval(look, profile->lengths, &lengths))
+		return false;
+	list->lengths = (CUdeviceptr)lengths;
+	return list->outer && list->inner && list->k;
+}
+
+static bool rewrite(const struct look *look, struct hs_params_copy *copy, CUdeviceptr remapped)
+{
+	const struct hs_profile *profile = look->profile;
+	int64_t value;
+
+	if (!hs_params_set(copy, &profile->fields[profile->list_field], (int64_t)remapped))
+		return false;
+	for (unsigned i = 0; i < profile->nsets; i++) {
+		if (!eval(look, profile->sets[i].value, &value) ||
+			!hs_params_set(copy, &profile->fields[profile->sets[i].field], value))
+			return false;
+	}
+	return true;
+}
+
+static CUresult attention(struct look *look)
+{
+	const char *reason = unmet(look);
+	struct hs_params_copy copy;
+	struct hs_window *window;
+	struct hs_layer *layer;
+	struct hs_site site;
+	struct hs_list list;
+	CUdeviceptr base, remapped;
+	CUresult result;
+	uint32_t row;
+
+	window = window_of(look, &base);
+	if (!window)
+		return look->launch->forward(look->launch);
+	count(&counts.attention);
+	if (reason)
+		return refuse(look, reason);
+	if (!eval_u32(look, look->profile->row, &row) || !row || !list_of(look, &list))
+		return refuse(look, "its list or row makes no sense");
+	hs_window_reveal(window, HS_USE_KV, row);
+	layer = hs_layer_find(window, base, row, true);
+	if (!layer)
+		return refuse(look, "its layer cannot be entered");
+	if (!hs_params_copy(&copy, look->launch, look->kernel))
+		return refuse(look, "too many parameters");
+	site = site_of(look->launch);
+	if (hs_cache_resolve(layer, &list, &site, &remapped) < 0)
+		return refuse(look, "no room to resolve its list");
+	if (!rewrite(look, &copy, remapped)) {
+		/* what was resolved is released all the same */
+		result = refuse(look, "its parameters cannot be rewritten");
+	} else if (hs_verify_due(&site)) {
+		result = hs_verify_launch(look->profile, &look->values, look->launch,
+			&copy.launch, layer, &site);
+		count(&counts.remapped);
+	} else {
+		result = copy.launch.forward(&copy.launch);
+		count(&counts.remapped);
+	}
+	hs_cache_attended(layer, &site);
+	return result;
+}
+
+static CUresult writer(struct look *look)
+{
+	CUresult result = look->launch->forward(look->launch);
+	const char *reason = unmet(look);
+	struct hs_layer *layer = NULL;
+	struct hs_slots slots = {0};
+	struct hs_window *window;
+	struct hs_site site;
+	CUdeviceptr base;
+	int64_t pointer;
+	uint32_t row = 0;
+
+	window = window_of(look, &base);
+	if (!window || result != CUDA_SUCCESS)
+		return result;
+	count(&counts.written);
+	site = site_of(look->launch);
+	if (!reason && eval_u32(look, look->profile->row, &row)) {
+		if (!row)
+			row = atomic_load_explicit(&window->row, memory_order_relaxed);
+		hs_window_reveal(window, HS_USE_KV, row);
+		if (row)
+			layer = hs_layer_find(window, base, row, true);
+	}
+	if (layer && eval(look, look->profile->slots[0], &pointer) && pointer &&
+		eval_u32(look, look->profile->slots[1], &slots.count) &&
+		eval_u32(look, look->profile->slots[2], &slots.width)) {
+		slots.slots = (CUdeviceptr)pointer;
+		if (slots.count)
+			hs_cache_written(layer, &slots, &site);
+	} else {
+		/* which rows it stored is not known: all of them */
+		hs_cache_wrote(window, window->start, 0, &site);
+	}
+	return result;
+}
+
+static CUresult reader(struct look *look)
+{
+	struct hs_window *window;
+	CUdeviceptr base;
+	uint32_t row;
+
+	window = window_of(look, &base);
+	if (window && !unmet(look) && eval_u32(look, look->profile->row, &row))
+		hs_window_reveal(window, HS_USE_KV, row);
+	return look->launch->forward(look->launch);
+}
+
+static CUresult fill(struct look *look)
+{
+	CUresult result = look->launch->forward(look->launch);
+	int64_t pointer, bytes, value;
+	struct hs_window *window;
+	struct hs_site site;
+
+	if (result != CUDA_SUCCESS || !eval(look, look->profile->fill[0], &pointer) ||
+		!eval(look, look->profile->fill[1], &bytes) ||
+		!eval(look, look->profile->fill[2], &value) || bytes <= 0)
+		return result;
+	window = hs_window_find((CUdeviceptr)pointer);
+	if (!window)
+		return result;
+	count(&counts.filled);
+	if (value)
+		atomic_store_explicit(&window->virgin, false, memory_order_relaxed);
+	site = site_of(look->launch);
+	hs_cache_wrote(window, (CUdeviceptr)pointer, (size_t)bytes, &site);
+	return result;
+}
+
+/* Marks the windows that an unknown kernel carries. True if there are any. */
+static bool mark(struct hs_launch *launch, struct hs_kernel *kernel)
+{
+	struct hs_window *window, *last = NULL;
+	uint64_t cursor = 0;
+
+	while ((window = hs_params_touch(launch, kernel, &cursor))) {
+		bool kv = atomic_load_explicit(&window->use, memory_order_relaxed) == HS_USE_KV;
+
+		if (window == last)
+			continue;
+		last = window;
+		if (!kv)
+			hs_window_reveal(window, HS_USE_OTHER, 0);
+		if (!kv && atomic_load_explicit(&kernel->touched, memory_order_relaxed))
+			continue;
+		atomic_store_explicit(&kernel->touched, window, memory_order_relaxed);
+		if (!atomic_load_explicit(&kernel->touch_said, memory_order_relaxed))
+			atomic_store_explicit(&pending, true, memory_order_relaxed);
+	}
+	return last;
+}
+
+static CUresult unknown(struct hs_launch *launch, struct hs_kernel *kernel)
+{
+	struct hs_window *window, *last = NULL;
+	uint64_t cursor = 0;
+	struct hs_site site;
+	CUresult result;
+
+	if (!mark(launch, kernel))
+		return launch->forward(launch);
+	count(&counts.unknown);
+	result = launch->forward(launch);
+	if (result != CUDA_SUCCESS)
+		return result;
+	site = site_of(launch);
+	while ((window = hs_params_touch(launch, kernel, &cursor))) {
+		if (window != last)
+			hs_cache_wrote(window, window->start, 0, &site);
+		last = window;
+	}
+	return result;
+}
+
+static CUresult dispatch(struct hs_launch *launch, struct hs_kernel *kernel)
+{
+	struct look look;
+
+	if (!kernel)
+		return launch->forward(launch);
+	if (!kernel->profile || !look_at(&look, launch, kernel))
+		return unknown(launch, kernel);
+	switch (kernel->profile->role) {
+	case HS_ROLE_ATTENTION:
+		return attention(&look);
+	case HS_ROLE_WRITER:
+		return writer(&look);
+	case HS_ROLE_READER:
+		return reader(&look);
+	case HS_ROLE_FILL:
+		return fill(&look);
+	default:
+		return unknown(launch, kernel);
+	}
+}
+
+CUresult hs_launch(struct hs_launch *launch)
+{
+	struct hs_kernel *kernel;
+	CUresult result;
+
+	if (!hs_window_any())
+		return launch->forward(launch);
+	kernel = hs_kernel_find(launch->function);
+	hs_gate_enter();
+	result = dispatch(launch, kernel);
+	hs_gate_leave();
+	return result;
+}
+
+void hs_launch_forget(void)
+{
+	hs_kernel_forget();
+}
+
+void hs_launch_capture_began(CUstream stream, bool per_thread)
+{
+	(void)stream;
+	(void)per_thread;
+	hs_verify_prepare();
+}
+
+void hs_launch_capture_ending(CUstream stream, bool per_thread)
+{
+	struct hs_launch launch = {.stream = stream, .per_thread = per_thread};
+	struct hs_site site;
+
+	if (!hs_window_any())
+		return;
+	site = site_of(&launch);
+	if (site.capturing)
+		hs_cache_capture_end(&site);
+}
+
+/* Nodes that are made by hand read in place, which is right. One that may
+ * write keeps a window that is not known to hold KV out of the cache. */
+void hs_launch_node(CUfunction function, void **params)
+{
+	struct hs_launch launch = {.function = function, .params = params};
+	struct hs_kernel *kernel;
+
+	if (!hs_window_any() || !params)
+		return;
+	kernel = hs_kernel_find(function);
+	if (!kernel || (kernel->profile && kernel->profile->role != HS_ROLE_WRITER &&
+			       kernel->profile->role != HS_ROLE_FILL))
+		return;
+	if (mark(&launch, kernel))
+		count(&counts.nodes);
+}
+
+static void say(struct hs_kernel *kernel, void *data)
+{
+	struct hs_window *window = atomic_load_explicit(&kernel->touched, memory_order_relaxed);
+	const char *refused = atomic_load_explicit(&kernel->refused, memory_order_relaxed);
+	const struct hs_profile *profile = kernel->profile;
+
+	(void)data;
+	if (refused && !atomic_exchange(&kernel->refusal_said, true))
+		hs_warn("attention kernel %.100s is left alone and reads in place: %s (%s:%u)",
+			kernel->name, refused, profile->file, profile->line);
+	if (!window || atomic_load(&kernel->touch_said))
+		return;
+	if (atomic_load_explicit(&window->use, memory_order_relaxed) == HS_USE_KV) {
+		atomic_store(&kernel->touch_said, true);
+		hs_warn("kernel %.100s is not known and touches KV window %u: taken for a writer"
+			" (HISPARSE_PROFILES can tell more)",
+			kernel->name, window->id);
+	} else if (hs_log_on(HS_LOG_DEBUG)) {
+		hs_debug("kernel %.100s is not known and touches window %u", kernel->name,
+			window->id);
+	}
+}
+
+void hs_launch_report(void)
+{
+	hs_profiles_report();
+	hs_verify_prepare();
+	hs_verify_report();
+	if (!atomic_load_explicit(&pending, memory_order_relaxed))
+		return;
+	atomic_store_explicit(&pending, false, memory_order_relaxed);
+	hs_kernel_each(say, NULL);
+}
+
+void hs_launch_read(struct hs_launch_counts *out)
+{
+	*out = (struct hs_launch_counts){
+		.attention = counts.attention,
+		.remapped = counts.remapped,
+		.refused = counts.refused,
+		.written = counts.written,
+		.filled = counts.filled,
+		.unknown = counts.unknown,
+		.nodes = counts.nodes,
+	};
+}
