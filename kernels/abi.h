@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KERNELS_ABI_H
+#define KERNELS_ABI_H
+
+/*
+ * What host and device share: the layer table and one argument struct for each
+ * kernel. Addresses are device pointers, sizes are in the unit that the comment
+ * says, every count fits 32 bits unless its type says otherwise.
+ *
+ * The table is allocated once for a device and never moves, so a captured
+ * launch finds the layer as it is when the graph is replayed.
+ *
+ * A map word of a slot is one of
+ *	h >= 0                  hot row h holds the slot's bytes
+ *	-1 (HS_NONE)            nowhere
+ *	HS_PENDING(lane, h)     hot row h is being fetched by a launch of `lane`
+ *	HS_PENDING(lane, HS_ROWS_MAX)  `lane` looks for a free hot row
+ * An owner word of a hot row is
+ *	slot >= 0               the row holds the slot iff the map says so too
+ *	-1 (HS_NONE)            in the ring of free rows
+ *	HS_ORPHAN(slot)         held the slot; nobody finds it any more
+ */
+
+#include <stdint.h>
+
+#define HS_LAYERS 512
+#define HS_LANES 511
+#define HS_ROW_BITS 22
+#define HS_ROWS_MAX ((1u << HS_ROW_BITS) - 1) /* hot rows of a layer, at most */
+
+#define HS_NONE (-1)
+#define HS_PENDING(lane, h)                                                                        \
+	((int32_t)(0x80000000u | (uint32_t)(lane) << HS_ROW_BITS | (uint32_t)(h)))
+#define HS_PENDING_LANE(v) ((uint32_t)(v) << 1 >> (HS_ROW_BITS + 1))
+#define HS_PENDING_ROW(v) ((uint32_t)(v)&HS_ROWS_MAX)
+#define HS_ORPHAN(slot) (-2 - (slot))
+
+/* Threads a block, where a kernel does not say otherwise. */
+#define HS_THREADS 256
+#define HS_WARPS (HS_THREADS / 32)
+
+enum hs_entry_state {
+	HS_ENTRY_OFF, /* not started, or the window is on the device: lists are copied */
+	HS_ENTRY_ON,
+};
+
+/* Which hot rows go first. Rows that a launch in flight may read never do. */
+enum hs_order {
+	HS_ORDER_USE,    /* oldest last use: exact LRU by step */
+	HS_ORDER_FETCH,  /* oldest fetch: FIFO */
+	HS_ORDER_RANDOM,
+	HS_ORDER_ALL,    /* everything but the last launch's rows */
+};
+
+enum hs_count {
+	HS_COUNT_LAUNCHES,
+	HS_COUNT_HITS,       /* found in a hot row or in the part that is always on the device */
+	HS_COUNT_MISSES,     /* rows fetched */
+	HS_COUNT_DUPLICATES, /* further mentions of a row that the same launch fetches */
+	HS_COUNT_INPLACE,    /* mentions left to be read from the window */
+	HS_COUNT_EVICTIONS,
+	HS_COUNT_INVALIDATED,
+	HS_COUNT_PADDING,    /* -1, and what lies past a row's length */
+	HS_COUNTS,
+};
+
+/* One layer. The first part is written by the host at safe moments only. */
+struct hs_entry {
+	uint32_t state; /* enum hs_entry_state */
+	uint32_t order; /* enum hs_order */
+	uint32_t row;   /* bytes of a KV row: a multiple of 16 */
+	uint32_t rows;  /* hot rows, below HS_ROWS_MAX */
+	uint32_t mask;  /* of the ring: a power of two >= rows, less one */
+	uint32_t first; /* slots below it are always on the device */
+	uint32_t slots; /* slots from here on are not ours */
+	int32_t hot_index; /* index of hot row 0 as attention sees it */
+	const unsigned char *base; /* slot 0 */
+	unsigned char *hot;        /* hot row 0 */
+	int32_t *map;              /* [slots] */
+	int32_t *owner;            /* [rows] */
+	uint32_t *stamp;           /* [rows] clock of the last use */
+	uint32_t *born;            /* [rows] clock of the fetch */
+	uint32_t *ring;            /* [mask + 1] free hot rows */
+	uint64_t *counts; /* [HS_COUNTS] in mapped host memory, as of the last launch; may be NULL */
+
+	/* Written by kernels; zero at start but for free. */
+	uint64_t free __attribute__((aligned(128))); /* pops << 32 | pushes, each modulo 2^32 */
+	uint32_t clock;  /* launches that have finished looking up */
+	uint32_t epoch;  /* range drops */
+	uint32_t recent; /* misses of a launch, decaying */
+	uint32_t evicting;
+	uint64_t before; /* misses until the last launch */
+	uint64_t totals[HS_COUNTS] __attribute__((aligned(128)));
+} __attribute__((aligned(128)));
+
+/* One captured graph's stream or one eager stream: its launches never overlap
+ * each other. */
+struct hs_lane {
+	/* step | (uint64_t)(2 * (1 + layer) + busy) << 32; 0 when it holds nothing.
+	 * Rows of the layer with a stamp at or after step may be read by it. busy:
+	 * step is not known yet. */
+	uint64_t word;
+	uint32_t early;   /* complement of the earliest clock that a block saw */
+	uint32_t arrived; /* blocks that have finished looking up */
+};
+
+struct hs_table {
+	struct hs_entry entries[HS_LAYERS];
+	struct hs_lane lanes[HS_LANES + 1];
+};
+
+/* hs_prepare: map, owner, stamp, born, ring and counters of a layer whose host
+ * part was just written. Any grid of HS_THREADS; nothing else may run. */
+struct hs_prepare_args {
+	struct hs_entry *entry;
+};
+
+/*
+ * hs_resolve: looks up outer x inner x k slots, fetches what misses, writes the
+ * list that attention reads. Element (i, j, n) of both lists is at
+ * i * outer_stride + j * inner_stride + n. A warp looks up `span` (1 to 32)
+ * entries at once: tiles = ceil(k / span) of them make up a list row. Any grid
+ * of HS_THREADS; more blocks than outer * inner * tiles / HS_WARPS only wait.
+ * lengths: NULL or [outer], see struct hs_list.
+ */
+struct hs_resolve_args {
+	struct hs_table *table;
+	uint32_t layer, lane;
+	const int32_t *indices;
+	int32_t *out;
+	const int32_t *lengths;
+	int64_t outer_stride, inner_stride;
+	uint32_t outer, inner, k;
+	uint32_t span, tiles;
+};
+
+/* hs_release: the lane's last launch has been read. One thread. */
+struct hs_release_args {
+	struct hs_lane *lane;
+};
+
+/* hs_invalidate: drops count slots (int32 or int64 by width 4 or 8; negative
+ * ones are skipped). One thread a slot. */
+struct hs_invalidate_args {
+	struct hs_entry *entry;
+	const void *slots;
+	uint32_t count, width;
+};
+
+/* hs_drop: drops every hot row, in every layer, of which a byte lies in [start,
+ * end). Any grid of HS_THREADS. */
+struct hs_drop_args {
+	struct hs_table *table;
+	uint64_t start, end;
+};
+
+/* A region of `rows` pieces of `bytes` (a multiple of 4), `stride` bytes apart. */
+struct hs_region {
+	uint64_t start, stride, bytes;
+	uint64_t rows;
+};
+
+/* hs_poison: every byte of the region becomes 0xff. A warp a row; any grid. */
+struct hs_poison_args {
+	struct hs_region region;
+};
+
+/* hs_hash_rows: hashes[i] of row i. A warp a row; any grid. */
+struct hs_hash_args {
+	struct hs_region region;
+	uint64_t *hashes;
+};
+
+/* hs_compare_hashes: adds count to counts[0] and the number of rows that differ
+ * to counts[1] (mapped host memory; one launch at a time). One block. */
+struct hs_compare_args {
+	const uint64_t *left, *right;
+	uint64_t *counts;
+	uint32_t count;
+};
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KERNELS_MAP_H
+#define KERNELS_MAP_H
+
+/*
+ * The words of the map and what changes them. Every change of a map word but
+ * the claimer's own is one compare-and-swap, so that of a fetch, an eviction
+ * and an invalidation of one slot exactly one wins.
+ */
+
+#include "kernels/abi.h"
+#include "kernels/port.h"
+
+/* Bugs that the tests plant to see that they would be caught. */
+enum hs_plant {
+	HS_PLANT_NONE,
+	HS_PLANT_STALE,  /* written slots are not invalidated */
+	HS_PLANT_TWICE,  /* a lost claim goes on as if it were won */
+	HS_PLANT_FLIGHT, /* rows that a launch in flight reads are evicted */
+};
+
+#ifdef HS_PLANTS
+extern int hs_plant;
+#define HS_PLANTED(bug) (hs_plant == (bug))
+#else
+#define HS_PLANTED(bug) false
+#endif
+
+HS_DEVICE bool map_claimed(int32_t v)
+{
+	return v < HS_NONE && HS_PENDING_ROW(v) == HS_ROWS_MAX;
+}
+
+/* The hot row that a word names, ready or not; HS_ROWS_MAX when none. */
+HS_DEVICE uint32_t map_row(int32_t v)
+{
+	return v >= 0 ? (uint32_t)v : HS_PENDING_ROW(v);
+}
+
+/* Takes hot row h from the slot. The row keeps its stamp, so whoever may still
+ * read it is safe until the next eviction finds it unprotected. */
+HS_DEVICE bool map_drop(struct hs_entry *entry, int32_t slot, int32_t v)
+{
+	if (hs_atomic_cas(&entry->map[slot], v, (int32_t)HS_NONE) != v)
+		return false;
+	hs_atomic_cas(&entry->owner[map_row(v)], slot, (int32_t)HS_ORPHAN(slot));
+	return true;
+}
+
+/* Nobody finds the slot's bytes in a hot row after this. A claim is waited for:
+ * its fetch may have begun before the bytes were written. The claimer waits for
+ * nothing, so the wait is short. */
+HS_DEVICE bool map_forget(struct hs_entry *entry, int32_t slot)
+{
+	for (;;) {
+		int32_t v = hs_load_relaxed(&entry->map[slot]);
+
+		if (v == HS_NONE)
+			return false;
+		if (!map_claimed(v) && map_drop(entry, slot, v))
+			return true;
+	}
+}
+
+#endif

@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* The one image that the library carries. */
+#include "kernels/resolve.cu"
+#include "kernels/drop.cu"
+#include "kernels/verify.cu"
