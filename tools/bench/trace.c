@@ -317,7 +317,8 @@ int hs_dsat_write(const struct hs_dsat *trace, const char *path)
 	if (!file)
 		return -errno;
 	if (fwrite(&header, sizeof(header), 1, file) != 1 ||
-		fwrite(trace->positions, sizeof(int32_t), count, file) != count)
+		fwrite(trace->positions, sizeof(int32_t), count, file) != count ||
+		(trace->note[0] && fprintf(file, "NOTE%s", trace->note) < 0))
 		error = -EIO;
 	if (fclose(file) != 0)
 		error = -EIO;

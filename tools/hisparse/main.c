@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+#include <argp.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tools/hisparse/command.h"
+
+static const struct {
+	const char *name;
+	int (*main)(int argc, char **argv);
+	const char *help;
+} commands[] = {
+	{"plan", hs_plan_main, "size a server from a model's config.json"},
+	{"replay", hs_replay_main, "miss rates of policies and sizes from a recorded stream"},
+};
+
+static void usage(FILE *file)
+{
+	fputs("Usage: hisparse COMMAND [options]\n\n", file);
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		fprintf(file, "  %-8s  %s\n", commands[i].name, commands[i].help);
+	fputs("\n`hisparse COMMAND --help` explains a command. Exit status: 0 fine, 1 something\n"
+	      "failed or needs attention, 2 wrong usage.\n",
+		file);
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+	char *title;
+
+	argp_err_exit_status = HS_STATUS_USAGE;
+	if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
+		if (argc == 2) {
+			usage(stdout);
+			return HS_STATUS_OK;
+		}
+		/* help COMMAND is COMMAND --help. */
+		name = argv[2];
+		argv[2] = (char[]){"--help"};
+	} else if (!strcmp(name, "--version")) {
+		puts("hisparse " HS_VERSION);
+		return HS_STATUS_OK;
+	}
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		if (strcmp(name, commands[i].name))
+			continue;
+		if (asprintf(&title, "hisparse %s", name) < 0)
+			return HS_STATUS_FINDING;
+		argv[1] = title;
+		return commands[i].main(argc - 1, argv + 1);
+	}
+	if (*name)
+		hs_complain("no command is called %s", name);
+	usage(stderr);
+	return HS_STATUS_USAGE;
+}
