@@ -46,15 +46,21 @@ static void *missing(void *handle, const char *name)
 	return NULL;
 }
 
-/* Threads that race here all store the same value. */
+/*
+ * What comes after our dlsym is glibc's, or that of an interposer behind us,
+ * which dlvsym does not see: its name has no version. Threads that race here
+ * all store the same value.
+ */
 bool hs_dlsym_open(void)
 {
 	void *real = __atomic_load_n((void **)&hs_dlsym_real, __ATOMIC_ACQUIRE);
+	void *(*first)(void *, const char *);
 
 	if (!real) {
-		real = dlvsym(RTLD_NEXT, "dlsym", DLSYM_VERSION);
+		first = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", DLSYM_VERSION);
+		real = first ? first(RTLD_NEXT, "dlsym") : NULL;
 		if (!real)
-			real = (void *)missing;
+			real = first ? (void *)first : (void *)missing;
 		__atomic_store_n((void **)&hs_dlsym_real, real, __ATOMIC_RELEASE);
 	}
 	return real != (void *)missing;
