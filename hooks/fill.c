@@ -73,7 +73,7 @@ static CUresult fill(const struct fill *f)
 		return hs_hook_end(f->forward(f));
 	hs_gate_enter();
 	result = fill_rows(*f);
-	hs_copy_wrote(f->dst, extent(f), f->stream, f->per_thread);
+	hs_copy_filled(f->dst, extent(f), f->stream, f->per_thread);
 	hs_gate_leave();
 	return hs_hook_end(result);
 }

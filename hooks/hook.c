@@ -3,6 +3,9 @@
 #include "hooks/hook.h"
 #include "src/base/log.h"
 #include "src/base/options.h"
+#include "src/launch/launch.h"
+#include "src/memory/gate.h"
+#include "src/memory/memory.h"
 
 _Atomic int hs_hook_state;
 __thread int hs_hook_errno;
@@ -52,4 +55,11 @@ bool hs_hook_wake(void)
 	}
 	errno = saved;
 	return atomic_load(&hs_hook_state) == HS_HOOK_LIVE;
+}
+
+void hs_hook_settle(void)
+{
+	if (hs_window_any() && hs_capture_count() == 0)
+		hs_launch_report();
+	hs_memory_settle();
 }

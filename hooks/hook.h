@@ -56,6 +56,10 @@ static inline CUresult hs_hook_end(CUresult result)
 	return result;
 }
 
+/* A synchronous call of the engine begins: windows may move, and what the
+ * launch path could not say is said. */
+void hs_hook_settle(void);
+
 /* The real dlsym, for which ours makes way. */
 extern void *(*hs_dlsym_real)(void *handle, const char *name);
 bool hs_dlsym_open(void);

@@ -10,7 +10,7 @@
 	{                                                                                          \
 		if (!hs_hook_begin())                                                              \
 			return HS_REAL(name) args;                                                 \
-		hs_memory_settle();                                                                \
+		hs_hook_settle();                                                                  \
 		return hs_hook_end(HS_REAL(name) args);                                            \
 	}
 SETTLE(cuCtxSynchronize, (void), ())

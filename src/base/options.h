@@ -32,8 +32,7 @@ struct hs_options {
 const struct hs_options *hs_options(void);
 
 /* The parser behind it: fills options from the environment and returns the
- * number of lines that it had to write. Paths are
- * copies from malloc; hs_options() keeps its own. */
+ * number of lines that it had to write. Paths are copies from malloc. */
 unsigned hs_options_read(struct hs_options *options);
 
 #endif
