@@ -27,8 +27,7 @@
 #define HS_KERNEL(name, type) extern "C" __global__ void name(const __grid_constant__ type a)
 /* As HS_KERNEL, never launched with more than `threads` threads a block. */
 #define HS_KERNEL_BOUNDED(name, type, threads)                                                     \
-	extern "C" __global__ void __launch_bounds__(threads) name(                                \
-		const __grid_constant__ type a)
+	extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ type a)
 /* Declares `type *s` in memory that the block shares, not initialised. One a
  * kernel. */
 #define HS_SHARED(type, s)                                                                         \
@@ -100,7 +99,7 @@ HS_DEVICE void hs_fence_system(void)
 	{                                                                                          \
 		return (T)atomicExch((A *)p, (A)v);                                                \
 	}                                                                                          \
-	/* Returns what was there: it was stored iff that is `expected`. */                       \
+	/* Returns what was there: it was stored iff that is `expected`. */                        \
 	HS_DEVICE T hs_atomic_cas(T *p, T expected, T v)                                           \
 	{                                                                                          \
 		return (T)atomicCAS((A *)p, (A)expected, (A)v);                                    \

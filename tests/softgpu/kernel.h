@@ -67,9 +67,8 @@ __attribute__((visibility("default"))) void soft_register(struct soft_kernel *ke
 	}                                                                                          \
 	__attribute__((constructor)) static void SOFT_CAT(soft_add_, function)(void)               \
 	{                                                                                          \
-		static struct soft_kernel kernel = {                                               \
-			text, SOFT_CAT(soft_run_, function), SOFT_COUNT(__VA_ARGS__),              \
-			{SOFT_EACH(SOFT_LAYOUT, __VA_ARGS__)}, NULL};                              \
+		static struct soft_kernel kernel = {text, SOFT_CAT(soft_run_, function),           \
+			SOFT_COUNT(__VA_ARGS__), {SOFT_EACH(SOFT_LAYOUT, __VA_ARGS__)}, NULL};     \
 		soft_register(&kernel);                                                            \
 	}
 #define SOFT_KERNEL(function, ...) SOFT_KERNEL_NAMED(function, #function, __VA_ARGS__)

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+#include "softgpu/soft.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include "softgpu/capture.h"
+#include "softgpu/softgpu.h"
+
+#define STACK_MAX 16
+#define CONTEXTS_MAX 16
+
+struct soft_state soft;
+uint64_t soft_random_state;
+
+struct context {
+	unsigned refs; /* 0: free */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread bool inside;		      /* a host function may not call the driver */
+static struct context contexts[CONTEXTS_MAX]; /* the first is the primary one */
+static __thread CUcontext stack[STACK_MAX];
+static __thread int depth;
+
+static size_t number(const char *variable, size_t otherwise)
+{
+	const char *text = getenv(variable);
+
+	return text && *text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+static void configure(void)
+{
+	soft.device_bytes = number("SOFTGPU_MEMORY_MIB", 256) << 20;
+	soft.host_bytes = number("SOFTGPU_HOST_MIB", 1024) << 20;
+	soft_random_state = number("SOFTGPU_SEED", 0);
+}
+
+static struct context *context_of(CUcontext handle)
+{
+	struct context *context = (struct context *)handle;
+
+	if (context < contexts || context >= contexts + CONTEXTS_MAX || !context->refs)
+		return NULL;
+	return context;
+}
+
+CUcontext soft_context(void)
+{
+	return depth && context_of(stack[depth - 1]) ? stack[depth - 1] : NULL;
+}
+
+CUresult soft_enter(unsigned need)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	if (inside)
+		return CUDA_ERROR_NOT_PERMITTED;
+	pthread_once(&once, configure);
+	pthread_mutex_lock(&lock);
+	inside = true;
+	if (!soft.initialised)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (need & SOFT_CONTEXT && !soft_context())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (soft_fuzzing() && !soft_random(3))
+		soft_run_some(soft_random(1u << soft_random(12)));
+	if (need & SOFT_CONTEXT && soft.error)
+		return soft.error;
+	return need & SOFT_UNSAFE ? soft_capture_unsafe() : CUDA_SUCCESS;
+}
+
+void soft_leave(CUresult *entered)
+{
+	if (*entered == CUDA_ERROR_NOT_PERMITTED)
+		return;
+	inside = false;
+	pthread_mutex_unlock(&lock);
+}
+
+void soft_seed(uint64_t seed)
+{
+	__attribute__((cleanup(soft_leave))) CUresult entered = soft_enter(0);
+
+	if (entered != CUDA_ERROR_NOT_PERMITTED) {
+		soft_run_all();
+		soft_random_state = seed;
+	}
+}
+
+void soft_usage(size_t *device, size_t *host)
+{
+	__attribute__((cleanup(soft_leave))) CUresult entered = soft_enter(0);
+
+	if (device)
+		*device = soft.device_used;
+	if (host)
+		*host = soft.host_used;
+}
+
+uint64_t soft_launches(void)
+{
+	__attribute__((cleanup(soft_leave))) CUresult entered = soft_enter(0);
+
+	return soft.launches;
+}
+
+CUresult cuInit(unsigned flags)
+{
+	__attribute__((cleanup(soft_leave))) CUresult entered = soft_enter(0);
+
+	if (entered == CUDA_ERROR_NOT_PERMITTED)
+		return entered;
+	if (flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	soft.initialised = true;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+	if (!version)
+		return CUDA_ERROR_INVALID_VALUE;
+	*version = CUDA_VERSION;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+	SOFT_ENTER(0);
+	if (!count)
+		return CUDA_ERROR_INVALID_VALUE;
+	*count = 1;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+	SOFT_ENTER(0);
+	if (!device)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (ordinal)
+		return CUDA_ERROR_INVALID_DEVICE;
+	*device = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int bytes, CUdevice device)
+{
+	const char *text = getenv("SOFTGPU_NAME");
+
+	SOFT_ENTER(0);
+	if (!name || bytes <= 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	strncpy(name, text ? text : "stand-in GPU", (size_t)bytes);
+	name[bytes - 1] = '\0';
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char *id, int bytes, CUdevice device)
+{
+	static const char text[] = "0000:00:00.0";
+
+	SOFT_ENTER(0);
+	if (!id || bytes < (int)sizeof(text))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	memcpy(id, text, sizeof(text));
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+	SOFT_ENTER(0);
+	if (!value || attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	switch ((int)attribute) {
+	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+		*value = SOFT_SM_COUNT;
+		break;
+	case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+		*value = SOFT_SM_THREADS;
+		break;
+	case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+		*value = 1024;
+		break;
+	case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+		*value = 32;
+		break;
+	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+		*value = 9;
+		break;
+	case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+		*value = 48 << 10;
+		break;
+	case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+		*value = 227 << 10;
+		break;
+	case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+	case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+	case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+	case CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+	case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+	case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
+	case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
+	case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
+	case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
+		*value = 1;
+		break;
+	default: /* no such ability, count 0, NUMA node 0 */
+		*value = 0;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+	SOFT_ENTER(0);
+	if (!bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	*bytes = soft.device_bytes;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+	SOFT_ENTER(0);
+	if (!context)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	contexts[0].refs++;
+	*context = (CUcontext)&contexts[0];
+	return CUDA_SUCCESS;
+}
+
+/* Everything belongs to the one device, so it goes with the primary context. */
+static void reset(void)
+{
+	soft_run_all();
+	soft_memory_reset();
+	soft.error = CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+	SOFT_ENTER(0);
+	if (device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (!contexts[0].refs)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!--contexts[0].refs)
+		reset();
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+	SOFT_ENTER(0);
+	if (device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	reset();
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
+{
+	SOFT_ENTER(0);
+	(void)flags;
+	if (!context)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	for (int i = 1; i < CONTEXTS_MAX && depth < STACK_MAX; i++) {
+		if (!contexts[i].refs) {
+			contexts[i].refs = 1;
+			*context = stack[depth++] = (CUcontext)&contexts[i];
+			return CUDA_SUCCESS;
+		}
+	}
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuCtxDestroy_v2(CUcontext handle)
+{
+	SOFT_ENTER(0);
+	struct context *context = context_of(handle);
+
+	if (!context || context == &contexts[0])
+		return CUDA_ERROR_INVALID_CONTEXT;
+	soft_run_all();
+	if (soft_context() == handle)
+		depth--;
+	context->refs = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context)
+{
+	SOFT_ENTER(0);
+	if (!context)
+		return CUDA_ERROR_INVALID_VALUE;
+	*context = soft_context();
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context)
+{
+	SOFT_ENTER(0);
+	if (context && !context_of(context))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (depth)
+		depth--;
+	if (context)
+		stack[depth++] = context;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
+	SOFT_ENTER(0);
+	if (!context_of(context) || depth == STACK_MAX)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	stack[depth++] = context;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *context)
+{
+	SOFT_ENTER(0);
+	if (!depth)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	depth--;
+	if (context)
+		*context = stack[depth];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	if (!device)
+		return CUDA_ERROR_INVALID_VALUE;
+	*device = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	return soft_device_wait();
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext context)
+{
+	SOFT_ENTER(0);
+	if (context && !context_of(context))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return soft_device_wait();
+}

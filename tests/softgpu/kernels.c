@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: MIT */
+/* The library's own kernels, compiled for the CPU; they register themselves. */
+#include "kernels/module.cu"

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+#include "softgpu/soft.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define PAGE ((size_t)4096)
+#define POISON 0xa5
+
+static struct soft_range *ranges;
+
+struct soft_range *soft_range_find(uintptr_t address)
+{
+	struct soft_range *range;
+
+	for (range = ranges; range; range = range->next) {
+		if (address - range->start < range->bytes)
+			break;
+	}
+	return range;
+}
+
+struct soft_range *soft_range_add(uintptr_t start, size_t bytes, enum soft_kind kind)
+{
+	static unsigned long long id;
+	struct soft_range *range = calloc(1, sizeof(*range));
+
+	if (!range)
+		return NULL;
+	range->start = start;
+	range->bytes = bytes;
+	range->kind = kind;
+	range->id = ++id;
+	range->next = ranges;
+	ranges = range;
+	return range;
+}
+
+void soft_range_remove(struct soft_range *range)
+{
+	struct soft_range **link;
+
+	for (link = &ranges; *link != range; link = &(*link)->next)
+		continue;
+	*link = range->next;
+	free(range);
+}
+
+bool soft_account(bool device, size_t bytes)
+{
+	size_t *used = device ? &soft.device_used : &soft.host_used;
+	size_t total = device ? soft.device_bytes : soft.host_bytes;
+
+	if (bytes > total - *used)
+		return false;
+	*used += bytes;
+	return true;
+}
+
+void soft_unaccount(bool device, size_t bytes)
+{
+	*(device ? &soft.device_used : &soft.host_used) -= bytes;
+}
+
+void soft_poison(void *start, size_t bytes)
+{
+	if (soft_fuzzing())
+		memset(start, POISON, bytes);
+}
+
+enum soft_place soft_place(uintptr_t address, size_t *run)
+{
+	struct soft_range *range = soft_range_find(address);
+
+	if (!range)
+		return SOFT_NOWHERE;
+	if (range->kind == SOFT_RESERVED)
+		return soft_mapped(address, run);
+	if (run)
+		*run = range->start + range->bytes - address;
+	return range->kind == SOFT_ALLOC ? SOFT_ON_DEVICE : SOFT_ON_HOST;
+}
+
+bool soft_known(uintptr_t address, size_t bytes)
+{
+	size_t run;
+
+	while (bytes) {
+		if (soft_place(address, &run) == SOFT_NOWHERE)
+			return false;
+		if (run >= bytes)
+			break;
+		address += run;
+		bytes -= run;
+	}
+	return true;
+}
+
+static size_t pages(size_t bytes)
+{
+	return (bytes + PAGE - 1) & ~(PAGE - 1);
+}
+
+/* One pool's memory at an address of the kernel's choice. */
+static CUresult take(void **out, size_t bytes, enum soft_kind kind)
+{
+	bool device = kind == SOFT_ALLOC;
+	void *start;
+
+	if (!out || !bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (bytes > SIZE_MAX - PAGE || !soft_account(device, pages(bytes)))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	start = mmap(NULL, pages(bytes), PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (start == MAP_FAILED || !soft_range_add((uintptr_t)start, bytes, kind)) {
+		if (start != MAP_FAILED)
+			munmap(start, pages(bytes));
+		soft_unaccount(device, pages(bytes));
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	soft_poison(start, bytes);
+	*out = start;
+	return CUDA_SUCCESS;
+}
+
+static void give(struct soft_range *range)
+{
+	munmap((void *)range->start, pages(range->bytes));
+	soft_unaccount(range->kind == SOFT_ALLOC, pages(range->bytes));
+	soft_range_remove(range);
+}
+
+void soft_memory_reset(void)
+{
+	for (struct soft_range *range = ranges, *next; range; range = next) {
+		next = range->next;
+		if (range->kind == SOFT_ALLOC || range->kind == SOFT_HOST)
+			give(range);
+	}
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
+{
+	SOFT_ENTER(SOFT_CONTEXT | SOFT_UNSAFE);
+	return take((void **)ptr, bytes, SOFT_ALLOC);
+}
+
+CUresult cuMemAllocPitch_v2(
+	CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+	CUresult result;
+
+	SOFT_ENTER(SOFT_CONTEXT | SOFT_UNSAFE);
+	if (!pitch || !width || (element != 4 && element != 8 && element != 16))
+		return CUDA_ERROR_INVALID_VALUE;
+	width = (width + 511) & ~(size_t)511;
+	result = take((void **)ptr, width * height, SOFT_ALLOC);
+	if (!result)
+		*pitch = width;
+	return result;
+}
+
+/* As measured (driver 580): frees wait for the device. */
+static CUresult release(void *start, enum soft_kind kind)
+{
+	struct soft_range *range;
+
+	if (!start)
+		return CUDA_SUCCESS;
+	range = soft_range_find((uintptr_t)start);
+	if (!range || range->start != (uintptr_t)start || range->kind != kind)
+		return CUDA_ERROR_INVALID_VALUE;
+	soft_run_all();
+	give(range);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr ptr)
+{
+	SOFT_ENTER(SOFT_CONTEXT | SOFT_UNSAFE);
+	return release((void *)ptr, SOFT_ALLOC);
+}
+
+/* The stream-ordered forms: memory at once, freed when the stream gets there. */
+static CUresult alloc_async(CUdeviceptr *ptr, size_t bytes, CUstream handle, bool per_thread)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	struct soft_stream *stream = soft_stream_find(handle, per_thread);
+
+	if (!stream)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (stream->capture)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return take((void **)ptr, bytes, SOFT_ALLOC);
+}
+
+static CUresult free_async(CUdeviceptr ptr, CUstream handle, bool per_thread)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	struct soft_stream *stream = soft_stream_find(handle, per_thread);
+	struct soft_range *range = soft_range_find(ptr);
+
+	if (!stream)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (stream->capture)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!range || range->start != ptr || range->kind != SOFT_ALLOC)
+		return CUDA_ERROR_INVALID_VALUE;
+	soft_run(stream->last);
+	give(range);
+	return CUDA_SUCCESS;
+}
+
+SOFT_BOTH(cuMemAllocAsync, _ptsz, (CUdeviceptr * ptr, size_t bytes, CUstream stream),
+	alloc_async(ptr, bytes, stream, per_thread))
+SOFT_BOTH(cuMemFreeAsync, _ptsz, (CUdeviceptr ptr, CUstream stream),
+	free_async(ptr, stream, per_thread))
+
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	if (!free || !total)
+		return CUDA_ERROR_INVALID_VALUE;
+	*free = soft.device_bytes - soft.device_used;
+	*total = soft.device_bytes;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+	CUresult result;
+
+	SOFT_ENTER(SOFT_CONTEXT | SOFT_UNSAFE);
+	result = take(out, bytes, SOFT_HOST);
+	if (!result)
+		soft_range_find((uintptr_t)*out)->flags = flags;
+	return result;
+}
+
+CUresult cuMemFreeHost(void *start)
+{
+	SOFT_ENTER(SOFT_CONTEXT | SOFT_UNSAFE);
+	return release(start, SOFT_HOST);
+}
+
+CUresult cuMemHostRegister_v2(void *start, size_t bytes, unsigned flags)
+{
+	uintptr_t first = (uintptr_t)start & ~(PAGE - 1);
+	unsigned char resident;
+
+	SOFT_ENTER(SOFT_CONTEXT | SOFT_UNSAFE);
+	if (!start || !bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (struct soft_range *range = ranges; range; range = range->next) {
+		if (range->start < (uintptr_t)start + bytes &&
+			(uintptr_t)start < range->start + range->bytes)
+			return range->kind == SOFT_REGISTERED
+				       ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+				       : CUDA_ERROR_INVALID_VALUE;
+	}
+	for (uintptr_t page = first; page < (uintptr_t)start + bytes; page += PAGE) {
+		if (mincore((void *)page, PAGE, &resident))
+			return CUDA_ERROR_INVALID_VALUE; /* not mapped */
+	}
+	if (!soft_account(false, bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!soft_range_add((uintptr_t)start, bytes, SOFT_REGISTERED)) {
+		soft_unaccount(false, bytes);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	soft_range_find((uintptr_t)start)->flags = flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostUnregister(void *start)
+{
+	SOFT_ENTER(SOFT_CONTEXT | SOFT_UNSAFE);
+	struct soft_range *range = soft_range_find((uintptr_t)start);
+
+	if (!range || range->start != (uintptr_t)start || range->kind != SOFT_REGISTERED)
+		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+	soft_run_all();
+	soft_unaccount(false, range->bytes);
+	soft_range_remove(range);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *start, unsigned flags)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	struct soft_range *range = soft_range_find((uintptr_t)start);
+
+	if (!out || flags || !range || (range->kind != SOFT_HOST && range->kind != SOFT_REGISTERED))
+		return CUDA_ERROR_INVALID_VALUE;
+	*out = (CUdeviceptr)start;
+	return CUDA_SUCCESS;
+}

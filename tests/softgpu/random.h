@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SOFTGPU_RANDOM_H
+#define SOFTGPU_RANDOM_H
+
+/* The order of everything, when there is a seed: xorshift64*. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+extern uint64_t soft_random_state; /* 0: no seed, the plain order */
+
+static inline bool soft_fuzzing(void)
+{
+	return soft_random_state != 0;
+}
+
+/* Below n; n > 0. */
+static inline unsigned soft_random(unsigned n)
+{
+	uint64_t x = soft_random_state;
+
+	x ^= x >> 12;
+	x ^= x << 25;
+	x ^= x >> 27;
+	soft_random_state = x;
+	return (unsigned)(((x * 0x2545f4914f6cdd1d) >> 32) * n >> 32);
+}
+
+#endif

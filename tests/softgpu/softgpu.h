@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SOFTGPU_SOFTGPU_H
+#define SOFTGPU_SOFTGPU_H
+
+/*
+ * The stand-in driver's own entries, for tests that link with it. From the
+ * environment, read at the first call of the driver:
+ *	SOFTGPU_MEMORY_MIB	device memory, default 256
+ *	SOFTGPU_HOST_MIB	memory that may be pinned, default 1024
+ *	SOFTGPU_SEED		not 0: everything asynchronous in a random order
+ *	SOFTGPU_NAME		what cuDeviceGetName answers
+ */
+
+#include <stdint.h>
+#include "softgpu/kernel.h"
+
+#pragma GCC visibility push(default)
+/* Finishes all work, then goes on in the order of this seed (0: plain). */
+void soft_seed(uint64_t seed);
+/* Bytes of device and of pinned memory in use. Either may be NULL. */
+void soft_usage(size_t *device, size_t *host);
+/* Kernels launched so far, replayed nodes included. */
+uint64_t soft_launches(void);
+#pragma GCC visibility pop
+
+#endif
