@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TESTS_UNIT_FAKE_DRIVER_H
+#define TESTS_UNIT_FAKE_DRIVER_H
+
+/*
+ * As much of a driver as src/memory calls, in the test's own process: handles
+ * are memory files, addresses are mapped where the hint says, so bytes can be
+ * read through any address and are kept by a handle that is not mapped. With
+ * it come the options, a log that keeps its last line, and a cache that only
+ * counts. One process runs one case (fake_main), since the books under test
+ * are kept once per process.
+ */
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "hooks/driver.h"
+#include "src/base/options.h"
+#include "src/cache/cache.h"
+
+#define MIB ((size_t)1 << 20)
+
+struct fake {
+	struct hs_options options;
+	size_t device_bytes, device_used; /* physical */
+	size_t host_used;		  /* physical */
+	int fail_after;	   /* > 0: of the calls that may fail, the so-manieth from now fails */
+	bool no_addresses; /* cuMemAddressReserve fails */
+	bool host_refused; /* cuMemCreate on the host fails */
+	bool busy;	   /* kernels run; a synchronise ends them */
+	bool capturing;	   /* a synchronise would break a capture */
+	int syncs, unmapped_while_busy, broken_captures, outside;
+	int reservations, mappings, handles, driver_allocs;
+	CUdeviceptr misplace; /* this hint is not honoured */
+	char line[512];	      /* the last log line */
+	int lines;	      /* warn and above */
+	int settled, forgotten, wrote;
+	struct hs_window *wrote_window;
+	CUdeviceptr wrote_start;
+	size_t wrote_bytes;
+	struct hs_site wrote_site;
+};
+extern struct fake fake;
+
+/* Where the byte at an address really is. */
+enum hs_place fake_place(CUdeviceptr at);
+
+/* What the hooks do: count as inside around the call. */
+#define INSIDE(call)                                                                               \
+	({                                                                                         \
+		hs_inside++;                                                                       \
+		CUresult inside_result = (call);                                                   \
+		hs_inside--;                                                                       \
+		inside_result;                                                                     \
+	})
+
+/* A window of so many MiB, or 0. settle: as the hook does before it. */
+CUdeviceptr fake_window(size_t mib);
+void fake_free(CUdeviceptr ptr);
+
+/* Fills a window with bytes that differ from page to page; counts those pages
+ * that read otherwise. */
+void fake_fill(CUdeviceptr start, size_t bytes, unsigned seed);
+size_t fake_wrong(CUdeviceptr start, size_t bytes, unsigned seed);
+
+/* Without arguments every case in a process of its own, else the one named. */
+int fake_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
+
+#endif

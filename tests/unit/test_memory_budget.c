@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/* What is told, what is kept back, what is ours, and how big the pool is. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "fake_driver.h"
+#include "src/memory/arena.h"
+#include "src/memory/pool.h"
+
+static size_t told(size_t *total)
+{
+	size_t left = 0;
+
+	assert_int_equal(INSIDE(hs_memory_info(&left, total)), CUDA_SUCCESS);
+	return left;
+}
+
+static size_t story(size_t device, size_t host, size_t row)
+{
+	const size_t kv = (device - fake.device_bytes / 8) * (row + 132) / 136;
+
+	return kv < device + host ? kv : device + host;
+}
+
+static void the_formula_holds(void **state)
+{
+	const size_t host = fake.options.host_bytes;
+	size_t total = 0, bytes = 0, first, before;
+	CUdeviceptr scratch, kv;
+
+	(void)state;
+	fake.device_used = 40 * MIB; /* somebody else's */
+	first = told(&total);
+	assert_int_equal(first, story(216 * MIB, host, 656));
+	assert_int_equal(total, story(256 * MIB, host, 656));
+	assert_int_equal(INSIDE(hs_memory_total(&bytes, 0)), CUDA_SUCCESS);
+	assert_int_equal(bytes, total);
+	assert_int_equal(INSIDE(hs_memory_info(NULL, NULL)), CUDA_SUCCESS);
+	assert_int_equal(INSIDE(hs_memory_total(NULL, 0)), CUDA_ERROR_INVALID_VALUE);
+	/* Device-bound now: a device byte is worth 5.8. */
+	scratch = fake_window(140);
+	assert_int_equal(told(NULL), story(76 * MIB, host, 656));
+	assert_int_equal(told(NULL), 44 * MIB * 788 / 136);
+	/* Never above the first, whatever comes free. */
+	fake_free(scratch);
+	assert_int_equal(told(NULL), first);
+	fake.device_used = 0;
+	assert_int_equal(told(NULL), first);
+	/* Our own memory is the reserve's: the story does not change. */
+	fake.device_used = 160 * MIB;
+	before = told(NULL);
+	assert_true(before < first);
+	assert_int_equal(hs_memory_own(&kv, 10 * MIB), 0);
+	assert_int_equal(told(NULL), before);
+	assert_int_equal(hs_memory_reserve(), 22 * MIB);
+	hs_memory_disown(kv);
+	/* KV seen: the device as it is. */
+	kv = fake_window(20);
+	hs_window_reveal(hs_window_find(kv), HS_USE_KV, 656);
+	assert_int_equal(told(&bytes), 256 * MIB - 180 * MIB);
+	assert_int_equal(bytes, total);
+}
+
+static void a_wide_row_and_a_small_pool(void **state)
+{
+	(void)state;
+	fake.options.row = 1152;
+	fake.options.host_bytes = 900 * MIB;
+	fake.device_used = 192 * MIB;
+	assert_int_equal(told(NULL), 32 * MIB * 1284 / 136);
+	fake.device_used = 240 * MIB; /* only the reserve is left */
+	assert_int_equal(told(NULL), 0);
+	fake.device_used = 64 * MIB;
+	assert_int_equal(told(NULL), 32 * MIB * 1284 / 136);
+}
+
+static void standing_aside_is_the_driver(void **state)
+{
+	size_t total = 0;
+	CUdeviceptr ptr;
+
+	(void)state;
+	fake.options.host_bytes = 0;
+	fake.device_used = 40 * MIB;
+	assert_int_equal(told(&total), 216 * MIB);
+	assert_int_equal(total, 256 * MIB);
+	assert_int_equal(hs_memory_reserve(), 0);
+	/* No reserve either. */
+	assert_int_not_equal(ptr = fake_window(216), 0);
+	assert_int_equal(told(&total), 0);
+	fake_free(ptr);
+	assert_int_equal(INSIDE(hs_memory_total(&total, 0)), CUDA_SUCCESS);
+	assert_int_equal(total, 256 * MIB);
+}
+
+static void the_cap_holds(void **state)
+{
+	CUdeviceptr window, small, hot;
+	size_t total = 0;
+
+	(void)state;
+	fake.options.gpu_bytes = 64 * MIB;
+	fake.options.place = HS_OPTION_DEVICE;
+	assert_int_equal(told(&total), 64 * MIB);
+	assert_int_equal(total, 64 * MIB);
+	window = fake_window(32);
+	assert_int_equal(INSIDE(hs_memory_alloc(&small, 3 * MIB)), CUDA_SUCCESS);
+	assert_int_equal(told(NULL), 29 * MIB);
+	assert_int_equal(fake_window(30), 0);
+	assert_int_equal(hs_memory_hot(&hot, window, 656, 8 * MIB - 656 * 16), 0);
+	assert_int_equal(told(NULL), 21 * MIB);
+	fake.options.window_bytes = 1024 * MIB;
+	assert_int_equal(INSIDE(hs_memory_alloc(&small, 22 * MIB)), CUDA_ERROR_OUT_OF_MEMORY);
+	fake_free(small);
+	fake_free(window);
+	hs_memory_cold(hot);
+	assert_int_equal(told(NULL), 64 * MIB);
+	assert_int_equal(fake.device_used, 0);
+}
+
+static void own_memory_is_zeroed_and_bounded(void **state)
+{
+	CUdeviceptr own = 0, more;
+
+	(void)state;
+	assert_int_equal(hs_memory_own(&own, 0), -EINVAL);
+	assert_int_equal(hs_memory_own(&own, 10000), 0);
+	for (size_t i = 0; i < 10000; i++)
+		assert_int_equal(((unsigned char *)own)[i], 0);
+	assert_int_equal(hs_memory_reserve(), 32 * MIB - 10000);
+	/* Beyond the reserve: while a sixteenth of the device stays free. */
+	assert_int_equal(hs_memory_own(&more, 100 * MIB), 0);
+	assert_int_equal(hs_memory_reserve(), 0);
+	more = 0;
+	assert_int_equal(hs_memory_own(&more, 144 * MIB), -ENOMEM);
+	assert_int_equal(more, 0);
+	assert_int_equal(hs_memory_own(&more, 136 * MIB), 0);
+	hs_memory_disown(own);
+	hs_memory_disown(own); /* not ours any more */
+	assert_int_equal(fake.driver_allocs, 2);
+	assert_int_equal(fake.outside, 0);
+}
+
+static void hot_areas_are_congruent(void **state)
+{
+	static const uint32_t rows[] = {656, 1152, 576, 528, 584, 448};
+	CUdeviceptr window = fake_window(8), hot[6], last = 0;
+	const size_t used = fake.device_used;
+
+	(void)state;
+	for (int i = 0; i < 6; i++) {
+		const CUdeviceptr base = window + (CUdeviceptr)i * 64 * rows[i];
+		const size_t bytes = 1000 * (size_t)rows[i];
+
+		assert_int_equal(hs_memory_hot(&hot[i], base, rows[i], bytes), 0);
+		assert_int_equal((hot[i] - base) % rows[i], 0);
+		assert_int_equal(hot[i] % 16, 0);
+		assert_true((hot[i] - base) / rows[i] + 1000 < (CUdeviceptr)1 << 31);
+		assert_true(hot[i] >= HS_ARENA_BASE + HS_ARENA_HOT && hot[i] >= last);
+		last = hot[i] + bytes;
+		fake_fill(hot[i], bytes, i);
+		assert_int_equal(fake_place(hot[i] + bytes - 1), HS_PLACE_DEVICE);
+	}
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(fake_wrong(hot[i], 1000 * (size_t)rows[i], i), 0);
+	for (int i = 0; i < 6; i++)
+		hs_memory_cold(hot[i]);
+	assert_int_equal(fake.device_used, used);
+	assert_int_equal(fake.reservations, 1);
+	assert_int_equal(hs_memory_reserve(), 32 * MIB);
+	assert_int_equal(fake.outside, 0);
+}
+
+static void hot_areas_refuse(void **state)
+{
+	CUdeviceptr window = fake_window(8), hot = 0;
+
+	(void)state;
+	assert_int_equal(hs_memory_hot(&hot, window, 64, 64 * 1000), -ERANGE);
+	assert_int_equal(hs_memory_hot(&hot, window + 1, 656, 65600), -EINVAL);
+	assert_int_equal(hs_memory_hot(&hot, 0x1000, 656, 65600), -EINVAL);
+	assert_int_equal(hs_memory_hot(&hot, window, 0, 65600), -EINVAL);
+	assert_int_equal(hs_memory_hot(&hot, window, 656, 250 * MIB), -ENOMEM);
+	for (int step = 1; step < 4; step++) {
+		fake.fail_after = step;
+		assert_true(hs_memory_hot(&hot, window, 656, 65600) < 0);
+		fake.fail_after = 0;
+	}
+	assert_int_equal(hot, 0);
+	assert_int_equal(fake.reservations, 1);
+	assert_int_equal(fake.handles, 2);
+	assert_int_equal(hs_memory_reserve(), 32 * MIB);
+}
+
+static char root[] = "hs-pool-XXXXXX";
+
+static void put(const char *path, const char *text)
+{
+	char whole[256];
+	FILE *f;
+
+	snprintf(whole, sizeof(whole), "%s%s", root, path);
+	for (char *slash = whole + strlen(root); (slash = strchr(slash + 1, '/'));) {
+		*slash = '\0';
+		mkdir(whole, 0755);
+		*slash = '/';
+	}
+	f = fopen(whole, "w");
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+static void the_pool_follows_the_machine(void **state)
+{
+	const uint64_t gib = 1ull << 30;
+
+	(void)state;
+	assert_non_null(mkdtemp(root));
+	assert_int_equal(hs_pool_machine(root), 0);
+	assert_int_equal(hs_pool_size(root, HS_AUTO, 1), 0);
+	put("/proc/meminfo", "MemTotal:  104857600 kB\nMemFree: 1 kB\nMemAvailable: 83886080 kB\n");
+	assert_int_equal(hs_pool_machine(root), 100 * gib);
+	assert_int_equal(hs_pool_free(root), 80 * gib);
+	assert_int_equal(hs_pool_size(root, HS_AUTO, 1), 70 * gib);
+	assert_int_equal(hs_pool_size(root, HS_AUTO, 2), 35 * gib);
+	assert_int_equal(hs_pool_size(root, 90 * gib, 2), 90 * gib);
+	assert_int_equal(fake.lines, 0);
+	assert_int_equal(hs_pool_size(root, 101 * gib, 2), 0);
+	assert_int_equal(fake.lines, 1);
+	assert_non_null(strstr(fake.line, "HISPARSE_HOST_GIB=70.0"));
+	assert_non_null(strstr(fake.line, "101.0"));
+
+	/* A limit above ours counts too. */
+	put("/proc/self/cgroup", "0::/pod:1/box\n");
+	put("/sys/fs/cgroup/pod:1/box/memory.max", "max\n");
+	put("/sys/fs/cgroup/pod:1/memory.max", "42949672960\n");
+	put("/sys/fs/cgroup/pod:1/memory.current", "10737418240\n");
+	assert_int_equal(hs_pool_machine(root), 40 * gib);
+	assert_int_equal(hs_pool_free(root), 30 * gib);
+	put("/sys/fs/cgroup/memory.max", "21474836480\n");
+	assert_int_equal(hs_pool_machine(root), 20 * gib);
+
+	put("/proc/self/cgroup", "5:cpu:/\n4:memory:/\n");
+	put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+	assert_int_equal(hs_pool_machine(root), 100 * gib);
+	put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "10737418240\n");
+	put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "1073741824\n");
+	assert_int_equal(hs_pool_free(root), 9 * gib);
+
+	assert_int_equal(hs_pool_gpus(root), 0);
+	put("/proc/driver/nvidia/gpus/0000:01:00.0/information", "");
+	put("/proc/driver/nvidia/gpus/0000:02:00.0/information", "");
+	assert_int_equal(hs_pool_gpus(root), 2);
+}
+
+static int tear_down(void **state)
+{
+	char command[64];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	return system(command);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_formula_holds),
+		cmocka_unit_test(a_wide_row_and_a_small_pool),
+		cmocka_unit_test(standing_aside_is_the_driver),
+		cmocka_unit_test(the_cap_holds),
+		cmocka_unit_test(own_memory_is_zeroed_and_bounded),
+		cmocka_unit_test(hot_areas_are_congruent),
+		cmocka_unit_test(hot_areas_refuse),
+		cmocka_unit_test_teardown(the_pool_follows_the_machine, tear_down),
+	};
+
+	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
+}
