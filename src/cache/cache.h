@@ -81,6 +81,12 @@ void hs_cache_wrote(struct hs_window *window, CUdeviceptr start, size_t bytes,
  * cuStreamEndCapture): releases the rows that the graph's last launch holds. */
 void hs_cache_capture_end(const struct hs_site *site);
 
+/* Loads our kernels and takes the layer table on the current context's device,
+ * if that was not done. To be called when the first window is made (not on the
+ * launch path: a capture could not load them); until then launches read in
+ * place. Returns 0 or a negative errno; a failure is logged once. */
+int hs_cache_ready(void);
+
 /*
  * Safe moment, launches gated, device idle: starts the layers of windows that
  * have moved to the host, makes the layers of device-backed windows resident,

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SRC_CACHE_DEVICE_H
+#define SRC_CACHE_DEVICE_H
+
+/*
+ * Our kernels and the layer table on each device. hs_device_ready makes them,
+ * at safe moments; everything else may be called on the launch path.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+#include "hooks/driver.h"
+#include "kernels/abi.h"
+#include "src/cache/cache.h"
+
+enum hs_device_kernel {
+	HS_DEVICE_PREPARE,
+	HS_DEVICE_RESOLVE,
+	HS_DEVICE_RELEASE,
+	HS_DEVICE_INVALIDATE,
+	HS_DEVICE_DROP,
+	HS_DEVICE_POISON,
+	HS_DEVICE_HASH,
+	HS_DEVICE_COMPARE,
+	HS_DEVICE_KERNELS,
+};
+
+struct hs_device {
+	CUdevice id;
+	CUcontext context;
+	CUmodule module;
+	CUfunction kernels[HS_DEVICE_KERNELS];
+	unsigned processors;
+	CUdeviceptr table; /* struct hs_table */
+	uint64_t (*counts)[HS_COUNTS]; /* [HS_LAYERS], mapped host memory */
+	CUdeviceptr counts_device;
+};
+
+/* Loads the kernels and makes the table on the current context's device, if
+ * that was not done. Returns 0 or a negative errno; failures are logged once. */
+int hs_device_ready(void);
+
+/* The device if it is ready, else NULL. */
+struct hs_device *hs_device_get(CUdevice id);
+struct hs_device *hs_device_current(void);
+
+/* Where an entry or a lane lies. */
+CUdeviceptr hs_device_entry(const struct hs_device *device, uint32_t layer);
+CUdeviceptr hs_device_lane(const struct hs_device *device, uint32_t lane);
+
+/* Launches blocks x HS_THREADS (`threads` when not 0) of a kernel with its
+ * argument struct of `bytes` bytes. Returns 0 or a negative errno. */
+int hs_device_launch(const struct hs_device *device, enum hs_device_kernel kernel, unsigned blocks,
+	unsigned threads, const void *args, size_t bytes, const struct hs_site *site);
+
+/* On the current device, with a warp for each row as far as that is useful. */
+int hs_device_rows(enum hs_device_kernel kernel, uint64_t rows, const void *args, size_t bytes,
+	const struct hs_site *site);
+
+#endif

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT */
+#include "src/cache/layer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include "src/base/log.h"
+#include "src/base/options.h"
+#include "src/cache/policy.h"
+#include "src/cache/remap.h"
+
+#define BUCKETS 2048 /* a power of two, above HS_LAYERS */
+#define ROWS_LEAST 2048u /* one request's top-k */
+#define AUTO_ROWS_MOST 262144u
+#define ALIGN(bytes) (((bytes) + 255) & ~(size_t)255)
+
+static struct hs_layer layers[HS_LAYERS];
+static _Atomic uint32_t count;
+static struct hs_layer *_Atomic buckets[BUCKETS];
+static _Atomic unsigned on;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint32_t hash(CUdeviceptr base, uint32_t row)
+{
+	return (uint32_t)((base ^ (uint64_t)row << 40) * 0x9e3779b97f4a7c15u >> 40);
+}
+
+static uint64_t slots_of(const struct hs_window *window, CUdeviceptr base, uint32_t row)
+{
+	return (window->start + window->requested - base) / row;
+}
+
+static bool fits(const struct hs_window *window, CUdeviceptr base, uint32_t row)
+{
+	return row && row % 16 == 0 && base % 16 == 0 && base >= window->start &&
+		base < window->start + window->requested && slots_of(window, base, row) > 0 &&
+		slots_of(window, base, row) < INT32_MAX;
+}
+
+static struct hs_layer *enter(struct hs_window *window, CUdeviceptr base, uint32_t row,
+	uint32_t at)
+{
+	uint32_t n = atomic_load_explicit(&count, memory_order_relaxed);
+	struct hs_layer *layer;
+
+	while ((layer = buckets[at % BUCKETS]) && (layer->base != base || layer->row != row))
+		at++;
+	if (layer) {
+		atomic_store(&layer->window, window);
+		layer->device = window->device;
+		layer->refused = false;
+	} else {
+		if (n == HS_LAYERS)
+			return NULL;
+		layer = &layers[n];
+		layer->base = base;
+		layer->row = row;
+		layer->id = n;
+		layer->device = window->device;
+		atomic_store(&layer->window, window);
+		atomic_store_explicit(&count, n + 1, memory_order_release);
+		atomic_store_explicit(&buckets[at % BUCKETS], layer, memory_order_release);
+	}
+	hs_memory_mark();
+	return layer;
+}
+
+struct hs_layer *hs_layer_find(struct hs_window *window, CUdeviceptr base, uint32_t row,
+	bool create)
+{
+	struct hs_layer *layer;
+	uint32_t at;
+
+	for (at = hash(base, row);; at++) {
+		layer = atomic_load_explicit(&buckets[at % BUCKETS], memory_order_acquire);
+		if (!layer || (layer->base == base && layer->row == row))
+			break;
+	}
+	if (layer && atomic_load_explicit(&layer->window, memory_order_relaxed) == window)
+		return layer;
+	if (!create || !fits(window, base, row))
+		return NULL;
+	pthread_mutex_lock(&lock);
+	layer = enter(window, base, row, at);
+	pthread_mutex_unlock(&lock);
+	return layer;
+}
+
+unsigned hs_layer_on(void)
+{
+	return atomic_load_explicit(&on, memory_order_relaxed);
+}
+
+uint32_t hs_layer_id(const struct hs_layer *layer)
+{
+	return layer->id;
+}
+
+void hs_layer_each(void (*visit)(struct hs_layer *layer, void *data), void *data)
+{
+	uint32_t n = atomic_load_explicit(&count, memory_order_acquire);
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (atomic_load(&layers[i].window))
+			visit(&layers[i], data);
+	}
+}
+
+/* Bytes of everything but the hot rows, and where each part begins. */
+static size_t lay_out(struct hs_entry *entry, CUdeviceptr start)
+{
+	size_t map = ALIGN(entry->slots * sizeof(int32_t));
+	size_t word = ALIGN(entry->rows * sizeof(uint32_t));
+
+	entry->map = (int32_t *)(uintptr_t)start;
+	entry->owner = (int32_t *)(uintptr_t)(start + map);
+	entry->stamp = (uint32_t *)(uintptr_t)(start + map + word);
+	entry->born = (uint32_t *)(uintptr_t)(start + map + 2 * word);
+	entry->ring = (uint32_t *)(uintptr_t)(start + map + 3 * word);
+	return map + 3 * word + (entry->mask + 1) * sizeof(uint32_t);
+}
+
+static int write_entry(struct hs_layer *layer, struct hs_device *device, struct hs_entry *entry)
+{
+	struct hs_site site = {0};
+	struct hs_prepare_args args = {
+		.entry = (struct hs_entry *)(uintptr_t)hs_device_entry(device, layer->id)};
+
+	if (hs_driver.cuMemcpyHtoD_v2(hs_device_entry(device, layer->id), entry,
+		    offsetof(struct hs_entry, free)) != CUDA_SUCCESS)
+		return -EIO;
+	return hs_device_launch(device, HS_DEVICE_PREPARE, 4 * device->processors, 0, &args,
+		sizeof(args), &site);
+}
+
+static int start(struct hs_layer *layer, struct hs_device *device, uint32_t rows)
+{
+	struct hs_window *window = atomic_load(&layer->window);
+	struct hs_entry entry = {
+		.state = HS_ENTRY_ON,
+		.order = hs_policy_order(hs_options()->policy),
+		.row = layer->row,
+		.rows = rows,
+		.mask = 1,
+		.base = (const unsigned char *)(uintptr_t)layer->base,
+		.slots = (uint32_t)slots_of(window, layer->base, layer->row),
+		.counts = (uint64_t *)(uintptr_t)(device->counts_device +
+			layer->id * sizeof(*device->counts)),
+	};
+	CUdeviceptr hot, state;
+	int error;
+
+	if (layer->base < window->start + HS_GRANULE)
+		entry.first = (uint32_t)((window->start + HS_GRANULE - layer->base) / layer->row);
+	while (entry.mask < rows)
+		entry.mask *= 2;
+	entry.mask--;
+	error = hs_memory_own(&state, lay_out(&entry, 0));
+	if (error)
+		return error;
+	error = hs_memory_hot(&hot, layer->base, layer->row, (size_t)rows * layer->row);
+	if (error)
+		goto disown;
+	lay_out(&entry, state);
+	entry.hot = (unsigned char *)(uintptr_t)hot;
+	entry.hot_index = (int32_t)((hot - layer->base) / layer->row);
+	error = write_entry(layer, device, &entry);
+	if (error)
+		goto cold;
+	layer->slots = entry.slots;
+	layer->rows = rows;
+	layer->hot = hot;
+	layer->state = state;
+	atomic_store(&layer->on, true);
+	atomic_fetch_add(&on, 1);
+	return 0;
+
+cold:
+	hs_memory_cold(hot);
+disown:
+	hs_memory_disown(state);
+	return error;
+}
+
+/* The entry goes off first, then what it points to. */
+static void stop(struct hs_layer *layer, struct hs_device *device)
+{
+	const uint32_t off = HS_ENTRY_OFF;
+
+	hs_driver.cuMemcpyHtoD_v2(hs_device_entry(device, layer->id), &off, sizeof(off));
+	hs_memory_cold(layer->hot);
+	hs_memory_disown(layer->state);
+	layer->hot = layer->state = 0;
+	atomic_store(&layer->on, false);
+	atomic_fetch_sub(&on, 1);
+}
+
+static bool wants(const struct hs_layer *layer)
+{
+	const struct hs_window *window = atomic_load(&layer->window);
+
+	return window && atomic_load(&window->place) == HS_PLACE_HOST;
+}
+
+/* Hot rows of each layer when so many start now: half of what the reserve has
+ * left, since lists, graphs and layers that are seen later live there too. */
+static uint32_t rows_for(const struct hs_layer *layer, unsigned starting)
+{
+	const uint64_t slots = slots_of(atomic_load(&layer->window), layer->base, layer->row);
+	uint64_t rows = hs_options()->slots, spare;
+
+	if (rows == HS_AUTO) {
+		spare = hs_memory_reserve() / 2 / starting;
+		rows = slots * sizeof(int32_t) < spare
+			? (spare - slots * sizeof(int32_t)) / (layer->row + 5 * sizeof(uint32_t))
+			: 0;
+		rows = rows > AUTO_ROWS_MOST ? AUTO_ROWS_MOST : rows & ~(uint64_t)1023;
+	}
+	if (rows < ROWS_LEAST)
+		rows = ROWS_LEAST;
+	if (rows > slots)
+		rows = slots;
+	return rows < HS_ROWS_MAX ? (uint32_t)rows : HS_ROWS_MAX - 1;
+}
+
+static void start_or_say(struct hs_layer *layer, struct hs_device *device, uint32_t rows)
+{
+	const uint32_t least = rows < ROWS_LEAST ? rows : ROWS_LEAST;
+	const uint32_t asked = rows;
+	int error = start(layer, device, rows);
+
+	while (error == -ENOMEM && rows / 2 >= least) {
+		rows /= 2;
+		error = start(layer, device, rows);
+	}
+	layer->refused = error != 0;
+	if (error)
+		hs_warn("layer %u: no hot buffer of %u rows of %u bytes (%s): its rows are read in "
+			"place; HISPARSE_SLOTS sets the rows",
+			layer->id, rows, layer->row,
+			error == -ENOMEM ? "out of GPU memory" : "not addressable");
+	else if (rows < asked)
+		hs_warn("layer %u: GPU memory for %u hot rows, not %u (HISPARSE_SLOTS)", layer->id,
+			rows, asked);
+	else
+		hs_info("layer %u: %u slots of %u bytes, %u hot rows", layer->id, layer->slots,
+			layer->row, rows);
+}
+
+static void settle_device(struct hs_device *device)
+{
+	uint32_t n = atomic_load(&count), starting = 0;
+
+	hs_driver.cuMemsetD8_v2(
+		hs_device_lane(device, 0), 0, sizeof(((struct hs_table *)0)->lanes));
+	for (uint32_t i = 0; i < n; i++) {
+		struct hs_layer *layer = &layers[i];
+
+		if (layer->device != device->id)
+			continue;
+		if (atomic_load(&layer->on) && !wants(layer))
+			stop(layer, device);
+		starting += !atomic_load(&layer->on) && wants(layer) && !layer->refused;
+	}
+	for (uint32_t i = 0; i < n && starting; i++) {
+		struct hs_layer *layer = &layers[i];
+
+		if (layer->device == device->id && !atomic_load(&layer->on) && wants(layer) &&
+			!layer->refused)
+			start_or_say(layer, device, rows_for(layer, starting--));
+	}
+	/* Streams that do not wait for the default one see it all done. */
+	hs_driver.cuStreamSynchronize(NULL);
+}
+
+int hs_cache_ready(void)
+{
+	CUdevice id;
+	int error = hs_device_ready();
+
+	if (error)
+		return error;
+	return hs_driver.cuCtxGetDevice(&id) == CUDA_SUCCESS ? hs_remap_ready(id) : -ENODEV;
+}
+
+void hs_cache_settle(void)
+{
+	CUcontext popped;
+
+	hs_cache_ready();
+	pthread_mutex_lock(&lock);
+	for (CUdevice id = 0; id < 64; id++) {
+		struct hs_device *device = hs_device_get(id);
+
+		if (!device || hs_driver.cuCtxPushCurrent_v2(device->context) != CUDA_SUCCESS)
+			continue;
+		settle_device(device);
+		hs_driver.cuCtxPopCurrent_v2(&popped);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void hs_cache_forget(struct hs_window *window)
+{
+	uint32_t n = atomic_load(&count);
+	struct hs_device *device;
+	CUcontext popped;
+
+	pthread_mutex_lock(&lock);
+	for (uint32_t i = 0; i < n; i++) {
+		struct hs_layer *layer = &layers[i];
+
+		if (atomic_load(&layer->window) != window)
+			continue;
+		device = hs_device_get(layer->device);
+		if (atomic_load(&layer->on) && device &&
+			hs_driver.cuCtxPushCurrent_v2(device->context) == CUDA_SUCCESS) {
+			stop(layer, device);
+			hs_driver.cuCtxPopCurrent_v2(&popped);
+		}
+		atomic_store(&layer->window, NULL);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void add_counts(const struct hs_layer *layer, struct hs_cache_counts *sum)
+{
+	const struct hs_device *device = hs_device_get(layer->device);
+	const volatile uint64_t *c;
+
+	if (!device)
+		return;
+	c = device->counts[layer->id];
+	sum->launches += c[HS_COUNT_LAUNCHES];
+	sum->hits += c[HS_COUNT_HITS];
+	sum->misses += c[HS_COUNT_MISSES];
+	sum->duplicates += c[HS_COUNT_DUPLICATES];
+	sum->inplace += c[HS_COUNT_INPLACE];
+	sum->evictions += c[HS_COUNT_EVICTIONS];
+	sum->invalidated += c[HS_COUNT_INVALIDATED];
+	sum->padding += c[HS_COUNT_PADDING];
+	sum->bytes += c[HS_COUNT_MISSES] * layer->row;
+}
+
+void hs_cache_read(const struct hs_layer *layer, struct hs_cache_counts *counts)
+{
+	uint32_t n = atomic_load_explicit(&count, memory_order_acquire);
+	struct hs_cache_counts sum = {0};
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (!layer || layer == &layers[i])
+			add_counts(&layers[i], &sum);
+	}
+	*counts = sum;
+}

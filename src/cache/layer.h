@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SRC_CACHE_LAYER_H
+#define SRC_CACHE_LAYER_H
+
+/*
+ * The layers of all windows. A layer that was entered keeps its number for the
+ * life of the process, since captured launches name it; when its window comes
+ * back at the same address, it goes on.
+ */
+
+#include <stdatomic.h>
+#include "src/cache/cache.h"
+#include "src/cache/device.h"
+
+struct hs_layer {
+	CUdeviceptr base;
+	uint32_t row;
+	uint32_t id; /* of its entry in the layer table */
+	CUdevice device;
+	struct hs_window *_Atomic window; /* NULL while forgotten */
+	_Atomic bool on;                  /* swaps; changes at safe moments */
+	bool refused;                     /* no room for hot rows: said, not tried again */
+	/* While it is on: */
+	uint32_t slots, rows;
+	CUdeviceptr hot, state;
+};
+
+/* Layers that are on, in the whole process. */
+unsigned hs_layer_on(void);
+
+#endif

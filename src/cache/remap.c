@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+#include "src/cache/remap.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include "src/memory/memory.h"
+
+#define POOL_BYTES ((size_t)16 << 20)
+#define ALIGN ((size_t)256)
+#define DEVICES 64
+#define SITES 8192 /* a power of two */
+
+struct pool {
+	CUdeviceptr at;
+	size_t left;
+};
+
+struct site {
+	CUdeviceptr list;
+	CUstream stream;
+	CUdevice device;
+	CUdeviceptr buffer;
+	size_t bytes;
+};
+
+static struct pool pools[DEVICES];
+static struct site sites[SITES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int cut(CUdeviceptr *out, CUdevice device, size_t bytes)
+{
+	struct pool *pool = &pools[device], fresh;
+	int error;
+
+	bytes = (bytes + ALIGN - 1) & ~(ALIGN - 1);
+	if (bytes > pool->left) {
+		fresh.left = bytes > POOL_BYTES ? bytes : POOL_BYTES;
+		error = hs_memory_own(&fresh.at, fresh.left);
+		if (error)
+			return error;
+		if (fresh.left - bytes < pool->left) {
+			/* A big list: what is left of the pool serves longer. */
+			*out = fresh.at;
+			return 0;
+		}
+		*pool = fresh;
+	}
+	*out = pool->at;
+	pool->at += bytes;
+	pool->left -= bytes;
+	return 0;
+}
+
+int hs_remap_ready(CUdevice device)
+{
+	int error = 0;
+
+	if (device < 0 || device >= DEVICES)
+		return -ENODEV;
+	pthread_mutex_lock(&lock);
+	if (!pools[device].at) {
+		error = hs_memory_own(&pools[device].at, POOL_BYTES);
+		if (!error)
+			pools[device].left = POOL_BYTES;
+	}
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+static int find_eager(CUdeviceptr *out, struct hs_lane_site *lane, size_t bytes)
+{
+	size_t room = ALIGN;
+	CUdeviceptr buffer;
+	int error;
+
+	if (bytes > lane->list_bytes) {
+		/* The old buffer may still be read; it stays. Sizes double, so
+		 * all that stay are no more than the last. */
+		while (room < bytes)
+			room *= 2;
+		error = cut(&buffer, lane->device, room);
+		if (error)
+			return error;
+		lane->list = buffer;
+		lane->list_bytes = room;
+	}
+	*out = lane->list;
+	return 0;
+}
+
+static int find_captured(CUdeviceptr *out, struct hs_lane_site *lane, CUdeviceptr list,
+	size_t bytes)
+{
+	uint64_t h = (list ^ (uintptr_t)lane->stream) * 0x9e3779b97f4a7c15u >> 32;
+	struct site *site = NULL;
+	CUdeviceptr buffer;
+	int error;
+
+	for (unsigned i = 0; i < SITES; i++) {
+		site = &sites[(h + i) % SITES];
+		if (!site->list)
+			break;
+		if (site->list == list && site->stream == lane->stream &&
+			site->device == lane->device && site->bytes >= bytes) {
+			*out = site->buffer;
+			return 0;
+		}
+	}
+	if (site->list)
+		return -ENOSPC;
+	error = cut(&buffer, lane->device, bytes);
+	if (error)
+		return error;
+	*site = (struct site){list, lane->stream, lane->device, buffer, bytes};
+	*out = buffer;
+	return 0;
+}
+
+int hs_remap_find(CUdeviceptr *out, struct hs_lane_site *lane, CUdeviceptr list, size_t bytes)
+{
+	int error;
+
+	pthread_mutex_lock(&lock);
+	if (lane->capture_id)
+		error = find_captured(out, lane, list, bytes);
+	else
+		error = find_eager(out, lane, bytes);
+	pthread_mutex_unlock(&lock);
+	return error;
+}

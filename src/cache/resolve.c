@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include "src/cache/device.h"
+#include "src/cache/lane.h"
+#include "src/cache/layer.h"
+#include "src/cache/remap.h"
+
+#define SPAN_LEAST 8u
+
+/* Elements from the first of the list to the end of its last row. */
+static int list_span(const struct hs_list *list, uint64_t *span)
+{
+	if (!list->indices || !list->outer || !list->inner || !list->k || list->k > INT32_MAX)
+		return -EINVAL;
+	if ((list->outer > 1 && list->outer_stride < (int64_t)list->k) ||
+		(list->inner > 1 && list->inner_stride < (int64_t)list->k))
+		return -EINVAL;
+	if ((uint64_t)list->outer * list->inner > UINT32_MAX / 2 ||
+		list->outer_stride > INT64_MAX / 8 / list->outer ||
+		list->inner_stride > INT64_MAX / 8 / list->inner)
+		return -EINVAL;
+	*span = list->k;
+	if (list->outer > 1)
+		*span += (list->outer - 1) * (uint64_t)list->outer_stride;
+	if (list->inner > 1)
+		*span += (list->inner - 1) * (uint64_t)list->inner_stride;
+	return 0;
+}
+
+/* How many entries a warp takes at once: few for short lists, so that every
+ * processor has warps with misses in flight. Returns the blocks. */
+static unsigned shape(struct hs_resolve_args *args, unsigned processors)
+{
+	const uint64_t lists = (uint64_t)args->outer * args->inner;
+	uint64_t blocks;
+
+	for (args->span = 32; args->span > SPAN_LEAST; args->span /= 2) {
+		if (lists * ((args->k + args->span - 1) / args->span) >= 2 * processors)
+			break;
+	}
+	args->tiles = (args->k + args->span - 1) / args->span;
+	blocks = (lists * args->tiles + HS_WARPS - 1) / HS_WARPS;
+	return blocks < 2 * processors ? (unsigned)blocks : 2 * processors;
+}
+
+int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list,
+	const struct hs_site *site, CUdeviceptr *remapped)
+{
+	struct hs_device *device = hs_device_get(layer->device);
+	struct hs_resolve_args args = {
+		.layer = layer->id,
+		.indices = (const int32_t *)(uintptr_t)list->indices,
+		.lengths = (const int32_t *)(uintptr_t)list->lengths,
+		.outer_stride = list->outer_stride,
+		.inner_stride = list->inner_stride,
+		.outer = list->outer,
+		.inner = list->inner,
+		.k = list->k,
+	};
+	struct hs_lane_site *lane;
+	unsigned blocks;
+	CUdeviceptr out;
+	uint64_t span;
+	int error;
+
+	if (!device)
+		return -EAGAIN;
+	error = list_span(list, &span);
+	if (error)
+		return error;
+	/* A replay may find the layer on, an eager launch runs before that. */
+	if (!site->capturing && !atomic_load_explicit(&layer->on, memory_order_acquire)) {
+		*remapped = list->indices;
+		return 0;
+	}
+	lane = hs_lane_find(site, layer->device, true);
+	if (!lane)
+		return -ENOSPC;
+	error = hs_remap_find(&out, lane, list->indices, span * sizeof(int32_t));
+	if (error)
+		return error;
+	args.table = (struct hs_table *)(uintptr_t)device->table;
+	args.lane = lane->id;
+	args.out = (int32_t *)(uintptr_t)out;
+	blocks = shape(&args, device->processors);
+	if ((uint64_t)list->outer * list->inner * args.tiles > UINT32_MAX / 2)
+		return -EINVAL;
+	error = hs_device_launch(
+		device, HS_DEVICE_RESOLVE, blocks, 0, &args, sizeof(args), site);
+	if (!error)
+		*remapped = out;
+	return error;
+}
+
+static void release(struct hs_device *device, const struct hs_lane_site *lane,
+	const struct hs_site *site)
+{
+	struct hs_release_args args = {
+		.lane = (struct hs_lane *)(uintptr_t)hs_device_lane(device, lane->id)};
+
+	hs_device_launch(device, HS_DEVICE_RELEASE, 1, 1, &args, sizeof(args), site);
+}
+
+void hs_cache_attended(struct hs_layer *layer, const struct hs_site *site)
+{
+	struct hs_device *device = hs_device_get(layer->device);
+	struct hs_lane_site *lane;
+
+	/* Within a capture the lane's next launch releases this one, and the
+	 * end of the capture the last. */
+	if (!device || site->capturing || !hs_lane_many() ||
+		!atomic_load_explicit(&layer->on, memory_order_acquire))
+		return;
+	lane = hs_lane_find(site, layer->device, false);
+	if (lane)
+		release(device, lane, site);
+}
+
+void hs_cache_capture_end(const struct hs_site *site)
+{
+	struct hs_lane_site *lane = NULL;
+	struct hs_device *device;
+
+	if (!site->capture_id)
+		return;
+	while ((lane = hs_lane_next(lane, site->capture_id))) {
+		device = hs_device_get(lane->device);
+		if (device)
+			release(device, lane, site);
+	}
+}
+
+void hs_cache_written(struct hs_layer *layer, const struct hs_slots *slots,
+	const struct hs_site *site)
+{
+	struct hs_device *device = hs_device_get(layer->device);
+	struct hs_invalidate_args args = {
+		.slots = (const void *)(uintptr_t)slots->slots,
+		.count = slots->count,
+		.width = slots->width,
+	};
+
+	if (!device || !slots->count ||
+		(!site->capturing && !atomic_load_explicit(&layer->on, memory_order_acquire)))
+		return;
+	args.entry = (struct hs_entry *)(uintptr_t)hs_device_entry(device, layer->id);
+	hs_device_launch(device, HS_DEVICE_INVALIDATE,
+		(slots->count + HS_THREADS - 1) / HS_THREADS, 0, &args, sizeof(args), site);
+}
+
+void hs_cache_wrote(struct hs_window *window, CUdeviceptr start, size_t bytes,
+	const struct hs_site *site)
+{
+	struct hs_device *device = hs_device_get(window->device);
+	struct hs_drop_args args = {
+		.start = bytes ? start : window->start,
+		.end = bytes ? start + bytes : window->start + window->bytes,
+	};
+
+	if (!device || (!site->capturing && !hs_layer_on()))
+		return;
+	args.table = (struct hs_table *)(uintptr_t)device->table;
+	hs_device_launch(
+		device, HS_DEVICE_DROP, 2 * device->processors, 0, &args, sizeof(args), site);
+}
