@@ -262,6 +262,23 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 	return CUDA_SUCCESS;
 }
 
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+	return cuDevicePrimaryCtxRelease_v2(device);
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
+{
+	SOFT_ENTER(0);
+	if (device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (!flags || !active)
+		return CUDA_ERROR_INVALID_VALUE;
+	*flags = 0;
+	*active = contexts[0].refs != 0;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
 	SOFT_ENTER(0);
@@ -269,6 +286,11 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 		return CUDA_ERROR_INVALID_DEVICE;
 	reset();
 	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+	return cuDevicePrimaryCtxReset_v2(device);
 }
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)

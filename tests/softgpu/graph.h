@@ -28,6 +28,9 @@ struct soft_graph {
 struct soft_graph *soft_graph_create(void);
 void soft_graph_destroy(struct soft_graph *graph);
 struct soft_graph *soft_graph_find(CUgraph handle);
+struct soft_node *soft_node_find(CUgraphNode handle);
+/* The executable graph's copy of a node, or NULL. */
+struct soft_node *soft_exec_node(CUgraphExec handle, const struct soft_node *origin);
 /* Takes the op over. NULL without memory. */
 struct soft_node *soft_graph_add(
 	struct soft_graph *graph, struct soft_op *op, const struct soft_nodes *deps);
@@ -35,5 +38,6 @@ struct soft_node *soft_graph_add(
 bool soft_nodes_add(struct soft_nodes *nodes, struct soft_node *node); /* once each */
 bool soft_nodes_copy(struct soft_nodes *to, const struct soft_nodes *from);
 void soft_nodes_finish(struct soft_nodes *nodes);
+void soft_nodes_destroy(struct soft_nodes *nodes); /* and the nodes */
 
 #endif
