@@ -101,8 +101,7 @@ static void name(struct compiler *c)
 	size_t length;
 	int field;
 
-	while (c->at < c->end &&
-		(isalnum((unsigned char)*c->at) || *c->at == '_' || *c->at == '.'))
+	while (c->at < c->end && (isalnum((unsigned char)*c->at) || *c->at == '_' || *c->at == '.'))
 		c->at++;
 	length = (size_t)(c->at - start);
 	for (unsigned i = 0; i < 6; i++) {
@@ -157,8 +156,7 @@ static int next_operator(struct compiler *c)
 	for (size_t i = 0; i < sizeof(operators) / sizeof(*operators); i++) {
 		size_t length = strlen(operators[i].text);
 
-		if ((size_t)(c->end - c->at) >= length &&
-			!memcmp(c->at, operators[i].text, length))
+		if ((size_t)(c->end - c->at) >= length && !memcmp(c->at, operators[i].text, length))
 			return (int)i;
 	}
 	return -1;
@@ -179,8 +177,7 @@ static void binary(struct compiler *c, int least)
 struct hs_expr *hs_expr_compile(const char *text, size_t length, unsigned line,
 	hs_expr_lookup lookup, const void *data, const char **problem)
 {
-	struct compiler c = {
-		.at = text, .end = text + length, .lookup = lookup, .data = data};
+	struct compiler c = {.at = text, .end = text + length, .lookup = lookup, .data = data};
 	struct hs_expr *expr;
 
 	binary(&c, 1);
@@ -272,7 +269,7 @@ bool hs_expr_eval(const struct hs_expr *expr, const struct hs_expr_values *value
 			stack[depth++] = values->dims[op->index];
 			break;
 		case NEGATE:
-			stack[depth - 1] = (int64_t)-(uint64_t)stack[depth - 1];
+			stack[depth - 1] = (int64_t) - (uint64_t)stack[depth - 1];
 			break;
 		default:
 			depth--;

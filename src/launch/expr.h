@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HS_EXPR_OPS 48   /* steps of one expression */
+#define HS_EXPR_OPS 48	 /* steps of one expression */
 #define HS_EXPR_DEPTH 12 /* values that it holds at a time */
 
 struct hs_expr_op {
@@ -25,7 +25,7 @@ struct hs_expr_op {
 
 struct hs_expr {
 	uint16_t count; /* 0: no such expression */
-	uint16_t line;  /* where it stands, for messages */
+	uint16_t line;	/* where it stands, for messages */
 	struct hs_expr_op ops[];
 };
 
@@ -44,7 +44,6 @@ struct hs_expr *hs_expr_compile(const char *text, size_t length, unsigned line,
 	hs_expr_lookup lookup, const void *data, const char **problem);
 
 /* False when a divisor is zero; *result is untouched then. */
-bool hs_expr_eval(const struct hs_expr *expr, const struct hs_expr_values *values,
-	int64_t *result);
+bool hs_expr_eval(const struct hs_expr *expr, const struct hs_expr_values *values, int64_t *result);
 
 #endif

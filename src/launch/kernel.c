@@ -28,7 +28,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static size_t first_slot(const struct table *table, CUfunction function)
 {
 	return (size_t)(((uint64_t)(uintptr_t)function >> 3) * 0x9e3779b97f4a7c15u >>
-		(64 - table->bits));
+			(64 - table->bits));
 }
 
 static struct slot *probe(struct table *table, CUfunction function)
@@ -74,8 +74,8 @@ static const char *name_of(CUfunction function, bool *is_kernel)
 	const char *name = NULL;
 
 	*is_kernel = false;
-	if (hs_driver.cuFuncGetName &&
-		hs_driver.cuFuncGetName(&name, function) == CUDA_SUCCESS && name)
+	if (hs_driver.cuFuncGetName && hs_driver.cuFuncGetName(&name, function) == CUDA_SUCCESS &&
+		name)
 		return name;
 	*is_kernel = true;
 	if (hs_driver.cuKernelGetName &&
@@ -142,8 +142,7 @@ error:
 
 static struct table *table_create(unsigned bits)
 {
-	struct table *table =
-		calloc(1, sizeof(*table) + ((size_t)1 << bits) * sizeof(struct slot));
+	struct table *table = calloc(1, sizeof(*table) + ((size_t)1 << bits) * sizeof(struct slot));
 
 	if (table)
 		table->bits = bits;
@@ -184,9 +183,9 @@ static struct table *roomy(void)
 static bool same(const struct hs_kernel *a, const struct hs_kernel *b)
 {
 	return a->count == b->count && !strcmp(a->name, b->name) &&
-		(!a->count ||
-			(!memcmp(a->sizes, b->sizes, a->count * sizeof(*a->sizes)) &&
-				!memcmp(a->offsets, b->offsets, a->count * sizeof(*a->offsets))));
+	       (!a->count ||
+		       (!memcmp(a->sizes, b->sizes, a->count * sizeof(*a->sizes)) &&
+			       !memcmp(a->offsets, b->offsets, a->count * sizeof(*a->offsets))));
 }
 
 static struct hs_kernel *enter(struct hs_kernel *kernel)

@@ -20,13 +20,13 @@ struct hs_kernel {
 	CUfunction function;
 	atomic_uint generation;
 	const struct hs_profile *profile; /* NULL: unknown */
-	char *name;                       /* as the driver tells it, "?" if it does not */
-	unsigned count;                   /* parameters */
-	uint32_t *offsets, *sizes;        /* bytes, of every parameter */
+	char *name;			  /* as the driver tells it, "?" if it does not */
+	unsigned count;			  /* parameters */
+	uint32_t *offsets, *sizes;	  /* bytes, of every parameter */
 
 	/* Set on the launch path, logged at safe moments. */
 	_Atomic(struct hs_window *) touched; /* unknown kernel: a window it carried */
-	_Atomic(const char *) refused;       /* why a launch was left alone */
+	_Atomic(const char *) refused;	     /* why a launch was left alone */
 	atomic_bool touch_said, refusal_said;
 };
 

@@ -185,8 +185,8 @@ static CUresult attention(struct look *look)
 		/* what was resolved is released all the same */
 		result = refuse(look, "its parameters cannot be rewritten");
 	} else if (hs_verify_due(&site)) {
-		result = hs_verify_launch(look->profile, &look->values, look->launch,
-			&copy.launch, layer, &site);
+		result = hs_verify_launch(
+			look->profile, &look->values, look->launch, &copy.launch, layer, &site);
 		count(&counts.remapped);
 	} else {
 		result = copy.launch.forward(&copy.launch);

@@ -40,12 +40,12 @@ void hs_launch_report(void);
 
 /* Launches since start. */
 struct hs_launch_counts {
-	uint64_t attention; /* attention profiles on a window */
-	uint64_t remapped;  /* of these: with a list of ours */
-	uint64_t refused;   /* of these: left alone */
+	uint64_t attention;	  /* attention profiles on a window */
+	uint64_t remapped;	  /* of these: with a list of ours */
+	uint64_t refused;	  /* of these: left alone */
 	uint64_t written, filled; /* writers and fills on a window */
-	uint64_t unknown;         /* kernels without a profile that carry a window */
-	uint64_t nodes;           /* graph nodes made by hand that may write to one */
+	uint64_t unknown;	  /* kernels without a profile that carry a window */
+	uint64_t nodes;		  /* graph nodes made by hand that may write to one */
 };
 void hs_launch_read(struct hs_launch_counts *counts);
 

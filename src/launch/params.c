@@ -86,8 +86,8 @@ struct hs_window *hs_params_touch(
 	return NULL;
 }
 
-bool hs_params_copy(struct hs_params_copy *copy, const struct hs_launch *launch,
-	const struct hs_kernel *kernel)
+bool hs_params_copy(
+	struct hs_params_copy *copy, const struct hs_launch *launch, const struct hs_kernel *kernel)
 {
 	const void *buffer;
 

@@ -10,7 +10,7 @@
 struct parser {
 	struct hs_profile *profile; /* being read, or NULL */
 	struct hs_profile **tail;
-	bool bad; /* the profile has a mistake */
+	bool bad;  /* the profile has a mistake */
 	bool lost; /* text before the first profile was complained about */
 	const char *file;
 	unsigned line, dropped;
@@ -24,8 +24,7 @@ struct span {
 	size_t length;
 };
 
-static void __attribute__((format(printf, 2, 3))) fail(
-	struct parser *p, const char *format, ...)
+static void __attribute__((format(printf, 2, 3))) fail(struct parser *p, const char *format, ...)
 {
 	char message[192];
 	int n;

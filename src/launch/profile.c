@@ -92,8 +92,8 @@ static bool sized(const struct hs_profile *p, const uint32_t *sizes, unsigned co
 	return true;
 }
 
-const struct hs_profile *hs_profile_match(const struct hs_profile *list, const char *name,
-	const uint32_t *sizes, unsigned count)
+const struct hs_profile *hs_profile_match(
+	const struct hs_profile *list, const char *name, const uint32_t *sizes, unsigned count)
 {
 	for (; list; list = list->next) {
 		if (sized(list, sizes, count) && named(list, name))

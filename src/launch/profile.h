@@ -112,8 +112,8 @@ struct hs_profile {
 void hs_profile_destroy(struct hs_profile *list);
 
 /* The first profile of the list that recognises the kernel, or NULL. */
-const struct hs_profile *hs_profile_match(const struct hs_profile *list, const char *name,
-	const uint32_t *sizes, unsigned count);
+const struct hs_profile *hs_profile_match(
+	const struct hs_profile *list, const char *name, const uint32_t *sizes, unsigned count);
 
 /* Reads every field into values[0, nfields). params[i]: the i-th parameter. */
 void hs_profile_read(const struct hs_profile *profile, const void *const *params, int64_t *values);

@@ -27,8 +27,8 @@ static bool shape_of(struct shape *shape, const struct hs_profile_output *out,
 	return shape->bytes > 0 && shape->bytes % 4 == 0;
 }
 
-static bool add(struct hs_regions *regions, int64_t start, int64_t stride, int64_t bytes,
-	int64_t rows)
+static bool add(
+	struct hs_regions *regions, int64_t start, int64_t stride, int64_t bytes, int64_t rows)
 {
 	if (regions->count == HS_REGIONS_MAX)
 		return false;
@@ -44,8 +44,8 @@ static bool add(struct hs_regions *regions, int64_t start, int64_t stride, int64
 static bool add_rows(struct hs_regions *regions, const struct shape *s, int64_t start)
 {
 	if (s->count[0] == 1 || s->stride[0] == s->count[1] * s->stride[1])
-		return add(regions, start, s->count[1] == 1 ? s->stride[0] : s->stride[1],
-			s->bytes, s->count[0] * s->count[1]);
+		return add(regions, start, s->count[1] == 1 ? s->stride[0] : s->stride[1], s->bytes,
+			s->count[0] * s->count[1]);
 	if (s->count[1] == 1)
 		return add(regions, start, s->stride[0], s->bytes, s->count[0]);
 	for (int64_t i = 0; i < s->count[0]; i++) {
@@ -78,8 +78,7 @@ bool hs_regions_find(struct hs_regions *regions, const struct hs_profile *profil
 	regions->count = 0;
 	regions->rows = 0;
 	for (unsigned i = 0; i < profile->noutputs; i++) {
-		if (!shape_of(&shape, &profile->outputs[i], values) ||
-			!add_shape(regions, &shape))
+		if (!shape_of(&shape, &profile->outputs[i], values) || !add_shape(regions, &shape))
 			return false;
 	}
 	return regions->count;

@@ -12,7 +12,7 @@
 #include "src/launch/regions.h"
 #include "src/memory/memory.h"
 
-#define AREAS 256                     /* captures and eager streams that can be told apart */
+#define AREAS 256		      /* captures and eager streams that can be told apart */
 #define POOL_BYTES ((size_t)32 << 20) /* hashes of all of them */
 #define REPORT_EVERY 64
 #define COUNTS_BYTES (AREAS * HS_LAYERS * sizeof(struct pair))
@@ -35,6 +35,7 @@ struct area {
 static struct {
 	_Atomic int state; /* 0 not prepared, 1 ready, -1 stands aside */
 	pid_t pid;
+	CUdevice device; /* where the pool is */
 	CUdeviceptr pool;
 	size_t used;
 	struct pair *counts; /* [AREAS][HS_LAYERS], ours, mapped for the device */
@@ -49,14 +50,13 @@ static struct {
 /* Registered memory of ours, not the driver's: it can still be read at exit. */
 static bool map_counts(void)
 {
-	void *memory = mmap(NULL, COUNTS_BYTES, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *memory = mmap(
+		NULL, COUNTS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (memory == MAP_FAILED)
 		return false;
 	if (hs_driver.cuMemHostRegister_v2(memory, COUNTS_BYTES,
-		    CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE) !=
-		CUDA_SUCCESS)
+		    CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE) != CUDA_SUCCESS)
 		goto unmap;
 	if (hs_driver.cuMemHostGetDevicePointer_v2(&v.counts_device, memory, 0) != CUDA_SUCCESS)
 		goto unregister;
@@ -84,7 +84,8 @@ void hs_verify_prepare(void)
 
 		/* another thread may be capturing in global mode */
 		hs_driver.cuThreadExchangeStreamCaptureMode(&mode);
-		ready = map_counts() && hs_memory_own(&v.pool, POOL_BYTES) == 0;
+		ready = hs_driver.cuCtxGetDevice(&v.device) == CUDA_SUCCESS && map_counts() &&
+			hs_memory_own(&v.pool, POOL_BYTES) == 0;
 		hs_driver.cuThreadExchangeStreamCaptureMode(&mode);
 		v.pid = getpid();
 		if (!ready)
@@ -107,7 +108,7 @@ bool hs_verify_due(const struct hs_site *site)
 static bool owns(const struct area *area, const struct hs_site *site)
 {
 	return area->stream == site->stream && area->per_thread == site->per_thread &&
-		area->capture_id == site->capture_id;
+	       area->capture_id == site->capture_id;
 }
 
 /* The area of a site with room for `rows` hashes twice, or -1. */
@@ -146,8 +147,8 @@ static int poison(const struct hs_regions *regions, const struct hs_site *site)
 {
 	for (unsigned i = 0; i < regions->count; i++) {
 		struct hs_poison_args args = {.region = regions->region[i]};
-		int error = hs_device_rows(HS_DEVICE_POISON, args.region.rows, &args, sizeof(args),
-			site);
+		int error = hs_device_rows(
+			HS_DEVICE_POISON, args.region.rows, &args, sizeof(args), site);
 
 		if (error)
 			return error;
@@ -160,8 +161,8 @@ static int hash(const struct hs_regions *regions, CUdeviceptr hashes, const stru
 	for (unsigned i = 0; i < regions->count; i++) {
 		struct hs_hash_args args = {
 			.region = regions->region[i], .hashes = (uint64_t *)(uintptr_t)hashes};
-		int error = hs_device_rows(
-			HS_DEVICE_HASH, args.region.rows, &args, sizeof(args), site);
+		int error =
+			hs_device_rows(HS_DEVICE_HASH, args.region.rows, &args, sizeof(args), site);
 
 		if (error)
 			return error;
@@ -182,11 +183,10 @@ static int reset(const struct hs_profile *profile, const struct hs_expr_values *
 			return -1;
 		if (!pointer || !bytes)
 			continue;
-		result = site->per_thread
-			? hs_driver.cuMemsetD8Async_ptsz(
-				  (CUdeviceptr)pointer, 0, (size_t)bytes, site->stream)
-			: hs_driver.cuMemsetD8Async(
-				  (CUdeviceptr)pointer, 0, (size_t)bytes, site->stream);
+		result = site->per_thread ? hs_driver.cuMemsetD8Async_ptsz((CUdeviceptr)pointer, 0,
+						    (size_t)bytes, site->stream)
+					  : hs_driver.cuMemsetD8Async((CUdeviceptr)pointer, 0,
+						    (size_t)bytes, site->stream);
 		if (result != CUDA_SUCCESS)
 			return -1;
 	}
@@ -206,11 +206,13 @@ CUresult hs_verify_launch(const struct hs_profile *profile, const struct hs_expr
 	uint32_t id = hs_layer_id(layer);
 	struct hs_regions regions;
 	struct area area;
+	CUdevice device;
 	CUresult result;
 	int i = -1;
 	bool bad;
 
-	if (hs_regions_find(&regions, profile, values) && id < HS_LAYERS &&
+	if (hs_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS && device == v.device &&
+		id < HS_LAYERS && hs_regions_find(&regions, profile, values) &&
 		regions.rows <= UINT32_MAX)
 		i = find_area(site, regions.rows, &area);
 	if (i < 0 || poison(&regions, site) != 0) {
@@ -234,8 +236,8 @@ CUresult hs_verify_launch(const struct hs_profile *profile, const struct hs_expr
 	}
 	compare.left = (uint64_t *)(uintptr_t)area.hashes;
 	compare.right = compare.left + area.rows;
-	compare.counts = (uint64_t *)(uintptr_t)(v.counts_device +
-		((size_t)i * HS_LAYERS + id) * sizeof(struct pair));
+	compare.counts = (uint64_t *)(uintptr_t)(v.counts_device + ((size_t)i * HS_LAYERS + id) *
+									   sizeof(struct pair));
 	compare.count = (uint32_t)regions.rows;
 	if (hash(&regions, area.hashes + area.rows * sizeof(uint64_t), site) != 0 ||
 		hs_device_rows(HS_DEVICE_COMPARE, 1, &compare, sizeof(compare), site) != 0)

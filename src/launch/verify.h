@@ -29,8 +29,8 @@ CUresult hs_verify_launch(const struct hs_profile *profile, const struct hs_expr
 	const struct hs_site *site);
 
 struct hs_verify_counts {
-	uint64_t launches; /* issued or captured to be checked */
-	uint64_t skipped;  /* due, but not checked */
+	uint64_t launches;	  /* issued or captured to be checked */
+	uint64_t skipped;	  /* due, but not checked */
 	uint64_t rows, different; /* compared so far on the device */
 };
 void hs_verify_read(struct hs_verify_counts *counts);

@@ -21,8 +21,7 @@ static int64_t value_of(const char *text)
 	static const int64_t fields[] = {7, -3, 0};
 	struct hs_expr_values values = {fields, {4, 5, 6, 32, 2, 1}};
 	const char *problem = NULL;
-	struct hs_expr *expr =
-		hs_expr_compile(text, strlen(text), 1, find_abc, NULL, &problem);
+	struct hs_expr *expr = hs_expr_compile(text, strlen(text), 1, find_abc, NULL, &problem);
 	int64_t result = INT64_MIN;
 
 	if (!expr)
@@ -62,8 +61,8 @@ static void division_by_zero_has_no_value(void **state)
 
 static void bad_expressions(void **state)
 {
-	static const char *const bad[] = {"", "1 +", "(1", "1)", "d", "1 2", "* 1", "grid.w",
-		"12q", "a = 1", "99999999999999999999", "1 & 2", "((((((((((((((((((1))))))))))))))))))",
+	static const char *const bad[] = {"", "1 +", "(1", "1)", "d", "1 2", "* 1", "grid.w", "12q",
+		"a = 1", "99999999999999999999", "1 & 2", "((((((((((((((((((1))))))))))))))))))",
 		"1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1"};
 
 	(void)state;
@@ -156,8 +155,8 @@ static void a_good_profile(void **state)
 
 static void matching(void **state)
 {
-	struct hs_profile *list = parse(ATTENTION
-		"profile open\nrole reader\nname *\nsizes 8 * ...\n", 0);
+	struct hs_profile *list =
+		parse(ATTENTION "profile open\nrole reader\nname *\nsizes 8 * ...\n", 0);
 	uint32_t exact[] = {32, 8}, other[] = {8, 3, 5};
 
 	(void)state;
@@ -232,7 +231,8 @@ static void incomplete(void **state)
 		{"role reader\nsizes 8", "no name or no sizes"},
 		{"role reader\nname x", "no name or no sizes"},
 		{"name x\nsizes 8", "no role"},
-		{"role attention\nname x\nsizes 8\nptr 0+0 kv\nbase kv\nrow 1", "base, row and list"},
+		{"role attention\nname x\nsizes 8\nptr 0+0 kv\nbase kv\nrow 1",
+			"base, row and list"},
 		{"role writer\nname x\nsizes 8\nptr 0+0 kv\nbase kv", "base and slots"},
 		{"role fill\nname x\nsizes 8", "needs fill"},
 	};
