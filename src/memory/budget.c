@@ -36,14 +36,16 @@ static void measure(void)
 	const struct hs_options *options = hs_options();
 	unsigned gpus = hs_pool_gpus("");
 	CUdevice device = 0;
-	int count = 1;
+	int count = 1, maps = 0;
 
 	if (hs_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS)
 		device = 0;
 	if (hs_driver.cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS)
 		total = 0;
 	total = smaller(total, options->gpu_bytes);
-	if (options->place == HS_OPTION_DEVICE || !total)
+	hs_driver.cuDeviceGetAttribute(
+		&maps, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
+	if (options->place == HS_OPTION_DEVICE || !total || !maps)
 		return;
 	if (!gpus && hs_driver.cuDeviceGetCount(&count) == CUDA_SUCCESS && count > 0)
 		gpus = (unsigned)count;

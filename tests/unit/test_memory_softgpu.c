@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+/* The memory module on the stand-in driver: streams, graphs and captures. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include "hooks/driver.h"
+#include "softgpu/softgpu.h"
+#include "src/cache/cache.h"
+#include "src/memory/arena.h"
+#include "src/memory/copy.h"
+#include "src/memory/gate.h"
+
+#define MIB ((size_t)1 << 20)
+
+struct hs_driver hs_driver = {
+#define ROW(name, proof, flags) .name = name,
+	HS_DRIVER_TABLE(ROW, ROW)
+#undef ROW
+};
+__thread int hs_inside;
+
+void hs_cache_settle(void)
+{
+}
+
+void hs_cache_forget(struct hs_window *window)
+{
+	(void)window;
+}
+
+void hs_cache_wrote(
+	struct hs_window *window, CUdeviceptr start, size_t bytes, const struct hs_site *site)
+{
+	(void)window, (void)start, (void)bytes, (void)site;
+}
+
+static CUstream stream;
+
+#define OK(call) assert_int_equal(call, CUDA_SUCCESS)
+
+static int start(void **state)
+{
+	CUcontext context;
+
+	(void)state;
+	setenv("SOFTGPU_MEMORY_MIB", "128", 1);
+	setenv("HISPARSE_HOST_GIB", "0.25", 1);
+	setenv("HISPARSE_WINDOW_MIB", "4", 1);
+	setenv("HISPARSE_PLACE", "host", 1);
+	OK(cuInit(0));
+	OK(cuDevicePrimaryCtxRetain(&context, 0));
+	OK(cuCtxSetCurrent(context));
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	return 0;
+}
+
+static CUdeviceptr window(size_t bytes)
+{
+	CUdeviceptr ptr = 0;
+
+	hs_memory_settle();
+	OK(hs_memory_alloc(&ptr, bytes));
+	return ptr;
+}
+
+static void drop(CUdeviceptr ptr)
+{
+	hs_memory_settle();
+	OK(hs_memory_free(ptr));
+}
+
+/* The engine's fill, split as the hook does it. */
+static void fill(CUdeviceptr at, unsigned char value, size_t bytes)
+{
+	while (bytes) {
+		const size_t run = hs_copy_seam(at, bytes) - at;
+
+		OK(cuMemsetD8Async(at, value, run, stream));
+		at += run;
+		bytes -= run;
+	}
+}
+
+static size_t other_than(CUdeviceptr at, unsigned char value, size_t bytes)
+{
+	unsigned char *host = malloc(bytes);
+	size_t wrong = 0;
+
+	OK(cuMemcpyDtoHAsync_v2(host, at, bytes, stream));
+	OK(cuStreamSynchronize(stream));
+	for (size_t i = 0; i < bytes; i++)
+		wrong += host[i] != value;
+	free(host);
+	return wrong;
+}
+
+/* To and fro: KV goes to the host, and what is found to be something else
+ * comes back. */
+static void move(CUdeviceptr ptr, enum hs_place place)
+{
+	struct hs_window *w = hs_window_find(ptr);
+
+	atomic_store(&w->use, place == HS_PLACE_HOST ? HS_USE_KV : HS_USE_OTHER);
+	hs_memory_mark();
+	hs_memory_settle();
+	assert_int_equal(atomic_load(&w->place), place);
+}
+
+static void moves_wait_for_what_is_in_flight(void **state)
+{
+	const size_t bytes = 8 * MIB;
+
+	(void)state;
+	for (unsigned seed = 0; seed < 20; seed++) {
+		CUdeviceptr ptr = window(bytes);
+		size_t device, host, device_after, host_after;
+
+		soft_seed(seed);
+		soft_usage(&device, &host);
+		fill(ptr, 1, bytes);
+		fill(ptr + MIB, 2, 3 * MIB);
+		move(ptr, HS_PLACE_HOST);
+		soft_usage(&device_after, &host_after);
+		assert_int_equal(device_after, device - (bytes - HS_GRANULE));
+		assert_int_equal(host_after, host + bytes - HS_GRANULE);
+		assert_int_equal(other_than(ptr, 1, MIB), 0);
+		assert_int_equal(other_than(ptr + MIB, 2, 3 * MIB), 0);
+		assert_int_equal(other_than(ptr + 4 * MIB, 1, 4 * MIB), 0);
+		fill(ptr + MIB, 3, 2 * MIB);
+		move(ptr, HS_PLACE_DEVICE);
+		assert_int_equal(other_than(ptr + MIB, 3, 2 * MIB), 0);
+		assert_int_equal(other_than(ptr + 3 * MIB, 2, MIB), 0);
+		fill(ptr, 4, bytes);
+		drop(ptr); /* beside the fill */
+		soft_usage(&device_after, &host_after);
+		assert_int_equal(device_after, device - bytes);
+		assert_int_equal(host_after, host);
+	}
+	soft_seed(0);
+}
+
+static void a_graph_follows_its_addresses(void **state)
+{
+	const size_t bytes = 8 * MIB;
+	CUdeviceptr ptr = window(bytes), copy = window(bytes);
+	CUgraph graph;
+	CUgraphExec exec;
+
+	(void)state;
+	hs_capture_began();
+	OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	fill(ptr, 7, bytes);
+	OK(cuMemcpyDtoDAsync_v2(copy, ptr, bytes, stream));
+	hs_memory_mark();
+	hs_memory_settle(); /* would break the capture */
+	OK(cuStreamEndCapture(stream, &graph));
+	hs_capture_ended();
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	for (int i = 0; i < 3; i++) {
+		fill(ptr, 0, bytes);
+		fill(copy, 0, bytes);
+		OK(cuGraphLaunch(exec, stream));
+		assert_int_equal(other_than(copy, 7, bytes), 0);
+		move(ptr, i % 2 ? HS_PLACE_DEVICE : HS_PLACE_HOST);
+		move(copy, i % 2 ? HS_PLACE_HOST : HS_PLACE_DEVICE);
+	}
+	OK(cuGraphExecDestroy(exec));
+	OK(cuGraphDestroy(graph));
+	drop(ptr);
+	drop(copy);
+}
+
+static void *take(void *data)
+{
+	CUcontext context;
+
+	OK(cuDevicePrimaryCtxRetain(&context, 0));
+	OK(cuCtxSetCurrent(context));
+	assert_int_equal(hs_memory_own(data, 100000), 0);
+	return NULL;
+}
+
+static void own_memory_beside_a_capture(void **state)
+{
+	CUdeviceptr ptr = window(8 * MIB), own[2] = {0, 0};
+	CUgraph graph;
+	pthread_t thread;
+
+	(void)state;
+	hs_capture_began();
+	OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	fill(ptr, 7, MIB);
+	hs_gate_enter(); /* as from a launch */
+	assert_int_equal(hs_memory_own(&own[0], 100000), 0);
+	hs_gate_leave();
+	pthread_create(&thread, NULL, take, &own[1]);
+	pthread_join(thread, NULL);
+	drop(ptr); /* the window goes when the capture has ended */
+	OK(cuStreamEndCapture(stream, &graph));
+	hs_capture_ended();
+	OK(cuGraphDestroy(graph));
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(other_than(own[i], 0, 100000), 0);
+		hs_memory_disown(own[i]);
+	}
+	hs_memory_settle();
+}
+
+static void hot_rows_are_device_memory(void **state)
+{
+	CUdeviceptr ptr = window(8 * MIB), hot;
+	size_t before, after;
+
+	(void)state;
+	soft_usage(&before, NULL);
+	assert_int_equal(hs_memory_hot(&hot, ptr + 656, 656, 656 * 4096), 0);
+	assert_int_equal((hot - ptr) % 656, 0);
+	fill(hot, 9, 656 * 4096);
+	assert_int_equal(other_than(hot, 9, 656 * 4096), 0);
+	hs_memory_cold(hot);
+	soft_usage(&after, NULL);
+	assert_int_equal(after, before);
+	drop(ptr);
+}
+
+static void full_devices_spill(void **state)
+{
+	CUdeviceptr kv[14], ptr = 0;
+	size_t host;
+
+	(void)state;
+	/* 14 x 14 MiB on a device of 128. */
+	for (int i = 0; i < 14; i++) {
+		kv[i] = window(14 * MIB);
+		fill(kv[i], (unsigned char)i, 14 * MIB);
+		hs_window_reveal(hs_window_find(kv[i]), HS_USE_KV, 656);
+	}
+	hs_memory_settle();
+	soft_usage(NULL, &host);
+	assert_int_equal(host, 14 * 12 * MIB);
+	for (int i = 0; i < 14; i++)
+		assert_int_equal(other_than(kv[i], (unsigned char)i, 14 * MIB), 0);
+	/* The device is free for others. */
+	OK(hs_memory_alloc(&ptr, 80 * MIB));
+	drop(ptr);
+	for (int i = 0; i < 14; i++)
+		drop(kv[i]);
+}
+
+static void all_is_given_back(void **state)
+{
+	size_t device, host;
+
+	(void)state;
+	soft_usage(&device, &host);
+	assert_int_equal(device, 0);
+	assert_int_equal(host, 0);
+	assert_int_equal(hs_memory_reserve(), 16 * MIB);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(moves_wait_for_what_is_in_flight),
+		cmocka_unit_test(a_graph_follows_its_addresses),
+		cmocka_unit_test(own_memory_beside_a_capture),
+		cmocka_unit_test(hot_rows_are_device_memory),
+		cmocka_unit_test(full_devices_spill),
+		cmocka_unit_test(all_is_given_back),
+	};
+
+	return cmocka_run_group_tests(tests, start, NULL);
+}
