@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/bench/swapin_cell.h"
+
+#include <stdlib.h>
+#include <time.h>
+#include "tools/bench/workers.h"
+
+int hs_swapin_begin(struct hs_swapin *cell)
+{
+	HS_TRY(hs_driver.cuStreamBeginCapture_v2(cell->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	return 0;
+}
+
+int hs_swapin_mark(struct hs_swapin *cell, uint32_t side, uint32_t layer, uint32_t edge)
+{
+	if (edge == 0)
+		HS_TRY(hs_driver.cuMemsetD32Async(
+			cell->flush, 0, cell->plan.flush / sizeof(uint32_t), cell->stream));
+	if (cell->record)
+		HS_TRY(cell->record(cell->layers[layer].marks[side][edge], cell->stream,
+			CU_EVENT_RECORD_EXTERNAL));
+	return 0;
+}
+
+int hs_swapin_end(struct hs_swapin *cell, uint32_t side)
+{
+	CUgraph graph;
+	CUresult result;
+
+	HS_TRY(hs_driver.cuStreamEndCapture(cell->stream, &graph));
+	result = hs_driver.cuGraphInstantiateWithFlags(&cell->graphs[side], graph, 0);
+	hs_driver.cuGraphDestroy(graph);
+	HS_TRY(result);
+	return 0;
+}
+
+static int resolve(struct hs_swapin *cell, struct hs_swapin_layer *layer,
+	const struct hs_site *site, CUdeviceptr *remapped)
+{
+	struct hs_list list = {.indices = layer->slots,
+		.outer = cell->plan.trace->batch,
+		.inner = 1,
+		.k = cell->plan.trace->k,
+		.outer_stride = cell->plan.trace->k,
+		.inner_stride = cell->plan.trace->k};
+
+	return hs_cache_resolve(layer->layer, &list, site, remapped);
+}
+
+static int call(struct hs_swapin *cell, uint32_t side, uint32_t index, const struct hs_site *site)
+{
+	struct hs_swapin_layer *layer = &cell->layers[index];
+	struct hs_swapin_empty_args nothing = {0};
+	struct hs_swapin_gather_args gather = {.window = (const void *)(uintptr_t)layer->window,
+		.out = (void *)(uintptr_t)cell->staging,
+		.slots = (const int32_t *)(uintptr_t)layer->missed,
+		.count = (const uint32_t *)(uintptr_t)layer->missed_count,
+		.row = cell->plan.row};
+
+	switch (side) {
+	case HS_SWAPIN_OURS:
+		return resolve(cell, layer, site, &layer->remapped);
+	case HS_SWAPIN_GATHER:
+		return hs_swapin_launch(
+			cell, cell->gather, HS_SWAPIN_BLOCKS, HS_SWAPIN_THREADS, &gather);
+	case HS_SWAPIN_EMPTY:
+		return hs_swapin_launch(cell, cell->empty, 1, 32, &nothing);
+	}
+	return -EINVAL;
+}
+
+int hs_swapin_record(struct hs_swapin *cell, uint32_t side)
+{
+	struct hs_site site = {.stream = cell->stream, .capturing = true};
+	CUstreamCaptureStatus status;
+	cuuint64_t id = 0;
+	int error = hs_swapin_begin(cell);
+
+	if (error)
+		return error;
+	if (hs_driver.cuStreamGetCaptureInfo_v2(cell->stream, &status, &id, NULL, NULL, NULL) !=
+		CUDA_SUCCESS)
+		error = -EIO;
+	site.capture_id = id;
+	for (uint32_t i = 0; i < cell->plan.trace->layers && !error; i++) {
+		error = hs_swapin_mark(cell, side, i, 0);
+		if (!error)
+			error = call(cell, side, i, &site);
+		if (!error)
+			error = hs_swapin_mark(cell, side, i, 1);
+		if (!error && side == HS_SWAPIN_OURS)
+			hs_cache_attended(cell->layers[i].layer, &site);
+	}
+	if (side == HS_SWAPIN_OURS)
+		hs_cache_capture_end(&site);
+	if (error) {
+		CUgraph graph = NULL;
+
+		hs_driver.cuStreamEndCapture(cell->stream, &graph);
+		if (graph)
+			hs_driver.cuGraphDestroy(graph);
+		return error;
+	}
+	return hs_swapin_end(cell, side);
+}
+
+static bool padded(const struct hs_swapin *cell, uint32_t which)
+{
+	uint32_t batch = cell->plan.trace->batch;
+
+	return which % batch >= batch - cell->plan.padding;
+}
+
+uint32_t hs_swapin_missed(const struct hs_swapin *cell, uint32_t step, uint32_t which)
+{
+	const struct hs_dsat *trace = cell->plan.trace;
+
+	if (padded(cell, which))
+		return 0;
+	return cell->plan.misses[(size_t)step * trace->layers * trace->batch + which];
+}
+
+static void load_list(void *data, uint32_t which)
+{
+	struct hs_swapin *cell = data;
+	const struct hs_dsat *trace = cell->plan.trace;
+	uint32_t lists = trace->layers * trace->batch, layer = which / trace->batch;
+	uint32_t request = which % trace->batch;
+	size_t list = (size_t)cell->step * lists + which;
+	const int32_t *positions = trace->positions + list * trace->k;
+	const int32_t *missed = cell->plan.missed + list * trace->k;
+	int32_t *slots = cell->slots + (size_t)which * trace->k;
+	int32_t *to = cell->missed + (size_t)layer * trace->batch * trace->k + cell->offsets[which];
+
+	for (uint32_t i = 0; i < trace->k; i++)
+		slots[i] = padded(cell, which)
+				   ? -1
+				   : hs_places_slot(&cell->places, request, positions[i]);
+	for (uint32_t i = 0; i < hs_swapin_missed(cell, cell->step, which); i++)
+		to[i] = hs_places_slot(&cell->places, request, missed[i]);
+}
+
+int hs_swapin_load(struct hs_swapin *cell, uint32_t step)
+{
+	const struct hs_dsat *trace = cell->plan.trace;
+	uint32_t lists = trace->layers * trace->batch;
+	size_t bytes = hs_swapin_list_bytes(cell);
+
+	if (step >= trace->steps)
+		return -EINVAL;
+	cell->step = step;
+	for (uint32_t i = 0, sum = 0; i < lists; i++) {
+		sum = i % trace->batch ? sum : 0;
+		cell->offsets[i] = sum;
+		sum += hs_swapin_missed(cell, step, i);
+	}
+	hs_workers_run(lists, load_list, cell);
+	for (uint32_t i = 0; i < trace->layers; i++) {
+		uint32_t last = (i + 1) * trace->batch - 1;
+		uint32_t count =
+			cell->offsets[last] + cell->plan.misses[(size_t)step * lists + last];
+		size_t at = (size_t)i * trace->batch * trace->k;
+
+		HS_TRY(hs_driver.cuMemcpyHtoD_v2(
+			cell->layers[i].positions, hs_dsat_list(trace, step, i, 0), bytes));
+		HS_TRY(hs_driver.cuMemcpyHtoD_v2(cell->layers[i].slots, cell->slots + at, bytes));
+		HS_TRY(hs_driver.cuMemcpyHtoD_v2(
+			cell->layers[i].missed_count, &count, sizeof(count)));
+		if (count)
+			HS_TRY(hs_driver.cuMemcpyHtoD_v2(cell->layers[i].missed, cell->missed + at,
+				count * sizeof(int32_t)));
+	}
+	return 0;
+}
+
+int hs_swapin_replay(struct hs_swapin *cell, uint32_t side, float *us)
+{
+	if (side >= HS_SWAPIN_SIDES || !cell->graphs[side])
+		return -EINVAL;
+	HS_TRY(hs_driver.cuGraphLaunch(cell->graphs[side], cell->stream));
+	HS_TRY(hs_driver.cuStreamSynchronize(cell->stream));
+	for (uint32_t i = 0; i < cell->plan.trace->layers; i++) {
+		float ms = -1e-3f;
+
+		if (cell->record)
+			HS_TRY(hs_driver.cuEventElapsedTime(&ms, cell->layers[i].marks[side][0],
+				cell->layers[i].marks[side][1]));
+		us[i] = ms * 1e3f;
+	}
+	return 0;
+}
+
+int hs_swapin_counts(struct hs_swapin *cell, struct hs_cache_counts *counts)
+{
+	HS_TRY(hs_driver.cuStreamSynchronize(cell->stream));
+	hs_cache_read(NULL, counts);
+	return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+int hs_swapin_host(struct hs_swapin *cell, uint32_t calls, double *ns)
+{
+	struct hs_site site = {.stream = cell->stream};
+	CUdeviceptr remapped;
+	uint64_t *times = malloc(calls * sizeof(*times));
+	int error = times && calls ? 0 : -ENOMEM;
+
+	/* Every 32 calls the queue is drained, or the launches would wait for it. */
+	for (uint32_t i = 0; i < calls && !error; i++) {
+		struct hs_swapin_layer *layer = &cell->layers[i % cell->plan.trace->layers];
+		struct timespec before, after;
+
+		if (i % 32 == 0)
+			hs_driver.cuStreamSynchronize(cell->stream);
+		clock_gettime(CLOCK_MONOTONIC, &before);
+		error = resolve(cell, layer, &site, &remapped);
+		clock_gettime(CLOCK_MONOTONIC, &after);
+		if (!error)
+			hs_cache_attended(layer->layer, &site);
+		times[i] = (uint64_t)(after.tv_sec - before.tv_sec) * 1000000000u +
+			   (uint64_t)after.tv_nsec - (uint64_t)before.tv_nsec;
+	}
+	hs_driver.cuStreamSynchronize(cell->stream);
+	if (!error) {
+		qsort(times, calls, sizeof(*times), by_value);
+		*ns = (double)times[calls / 2];
+	}
+	free(times);
+	return error;
+}
