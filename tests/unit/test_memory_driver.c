@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* The memory module on the stand-in driver: streams, graphs and captures. */
+/* The memory module on a whole driver: streams, graphs and captures. That of
+ * the stand-in, with its order of things from a seed, or of a GPU; with
+ * neither, 77. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include "hooks/driver.h"
-#include "softgpu/softgpu.h"
 #include "src/cache/cache.h"
 #include "src/memory/arena.h"
 #include "src/memory/copy.h"
@@ -16,11 +18,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-struct hs_driver hs_driver = {
-#define ROW(name, proof, flags) .name = name,
-	HS_DRIVER_TABLE(ROW, ROW)
-#undef ROW
-};
+struct hs_driver hs_driver;
 __thread int hs_inside;
 
 void hs_cache_settle(void)
@@ -39,22 +37,55 @@ void hs_cache_wrote(
 }
 
 static CUstream stream;
+static void (*soft_seed)(uint64_t seed);
+static void (*soft_usage)(size_t *device, size_t *host);
+
+static void seed(uint64_t value)
+{
+	if (soft_seed)
+		soft_seed(value);
+}
+
+/* Bytes in use; on a GPU, where others come and go, nothing. */
+static void usage(size_t *device, size_t *host)
+{
+	*device = *host = 0;
+	if (soft_usage)
+		soft_usage(device, host);
+}
+
+static size_t moved(size_t bytes)
+{
+	return soft_usage ? bytes : 0;
+}
+
+static bool open_driver(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+	if (!library)
+		return false;
+#define ROW(name, proof, flags) hs_driver.name = (__typeof__(name) *)dlsym(library, #name);
+	HS_DRIVER_TABLE(ROW, ROW)
+#undef ROW
+	soft_seed = (void (*)(uint64_t))dlsym(library, "soft_seed");
+	soft_usage = (void (*)(size_t *, size_t *))dlsym(library, "soft_usage");
+	return true;
+}
 
 #define OK(call) assert_int_equal(call, CUDA_SUCCESS)
+
+static size_t reserve;
 
 static int start(void **state)
 {
 	CUcontext context;
 
 	(void)state;
-	setenv("SOFTGPU_MEMORY_MIB", "128", 1);
-	setenv("HISPARSE_HOST_GIB", "0.25", 1);
-	setenv("HISPARSE_WINDOW_MIB", "4", 1);
-	setenv("HISPARSE_PLACE", "host", 1);
-	OK(cuInit(0));
-	OK(cuDevicePrimaryCtxRetain(&context, 0));
-	OK(cuCtxSetCurrent(context));
-	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(hs_driver.cuDevicePrimaryCtxRetain(&context, 0));
+	OK(hs_driver.cuCtxSetCurrent(context));
+	OK(hs_driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	reserve = hs_memory_reserve();
 	return 0;
 }
 
@@ -79,7 +110,7 @@ static void fill(CUdeviceptr at, unsigned char value, size_t bytes)
 	while (bytes) {
 		const size_t run = hs_copy_seam(at, bytes) - at;
 
-		OK(cuMemsetD8Async(at, value, run, stream));
+		OK(hs_driver.cuMemsetD8Async(at, value, run, stream));
 		at += run;
 		bytes -= run;
 	}
@@ -90,8 +121,8 @@ static size_t other_than(CUdeviceptr at, unsigned char value, size_t bytes)
 	unsigned char *host = malloc(bytes);
 	size_t wrong = 0;
 
-	OK(cuMemcpyDtoHAsync_v2(host, at, bytes, stream));
-	OK(cuStreamSynchronize(stream));
+	OK(hs_driver.cuMemcpyDtoHAsync_v2(host, at, bytes, stream));
+	OK(hs_driver.cuStreamSynchronize(stream));
 	for (size_t i = 0; i < bytes; i++)
 		wrong += host[i] != value;
 	free(host);
@@ -115,18 +146,18 @@ static void moves_wait_for_what_is_in_flight(void **state)
 	const size_t bytes = 8 * MIB;
 
 	(void)state;
-	for (unsigned seed = 0; seed < 20; seed++) {
+	for (unsigned order = 0; order < 20; order++) {
 		CUdeviceptr ptr = window(bytes);
 		size_t device, host, device_after, host_after;
 
-		soft_seed(seed);
-		soft_usage(&device, &host);
+		seed(order);
+		usage(&device, &host);
 		fill(ptr, 1, bytes);
 		fill(ptr + MIB, 2, 3 * MIB);
 		move(ptr, HS_PLACE_HOST);
-		soft_usage(&device_after, &host_after);
-		assert_int_equal(device_after, device - (bytes - HS_GRANULE));
-		assert_int_equal(host_after, host + bytes - HS_GRANULE);
+		usage(&device_after, &host_after);
+		assert_int_equal(device_after, device - moved(bytes - HS_GRANULE));
+		assert_int_equal(host_after, host + moved(bytes - HS_GRANULE));
 		assert_int_equal(other_than(ptr, 1, MIB), 0);
 		assert_int_equal(other_than(ptr + MIB, 2, 3 * MIB), 0);
 		assert_int_equal(other_than(ptr + 4 * MIB, 1, 4 * MIB), 0);
@@ -136,11 +167,11 @@ static void moves_wait_for_what_is_in_flight(void **state)
 		assert_int_equal(other_than(ptr + 3 * MIB, 2, MIB), 0);
 		fill(ptr, 4, bytes);
 		drop(ptr); /* beside the fill */
-		soft_usage(&device_after, &host_after);
-		assert_int_equal(device_after, device - bytes);
+		usage(&device_after, &host_after);
+		assert_int_equal(device_after, device - moved(bytes));
 		assert_int_equal(host_after, host);
 	}
-	soft_seed(0);
+	seed(0);
 }
 
 static void a_graph_follows_its_addresses(void **state)
@@ -152,24 +183,24 @@ static void a_graph_follows_its_addresses(void **state)
 
 	(void)state;
 	hs_capture_began();
-	OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	OK(hs_driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	fill(ptr, 7, bytes);
-	OK(cuMemcpyDtoDAsync_v2(copy, ptr, bytes, stream));
+	OK(hs_driver.cuMemcpyDtoDAsync_v2(copy, ptr, bytes, stream));
 	hs_memory_mark();
 	hs_memory_settle(); /* would break the capture */
-	OK(cuStreamEndCapture(stream, &graph));
+	OK(hs_driver.cuStreamEndCapture(stream, &graph));
 	hs_capture_ended();
-	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	OK(hs_driver.cuGraphInstantiateWithFlags(&exec, graph, 0));
 	for (int i = 0; i < 3; i++) {
 		fill(ptr, 0, bytes);
 		fill(copy, 0, bytes);
-		OK(cuGraphLaunch(exec, stream));
+		OK(hs_driver.cuGraphLaunch(exec, stream));
 		assert_int_equal(other_than(copy, 7, bytes), 0);
 		move(ptr, i % 2 ? HS_PLACE_DEVICE : HS_PLACE_HOST);
 		move(copy, i % 2 ? HS_PLACE_HOST : HS_PLACE_DEVICE);
 	}
-	OK(cuGraphExecDestroy(exec));
-	OK(cuGraphDestroy(graph));
+	OK(hs_driver.cuGraphExecDestroy(exec));
+	OK(hs_driver.cuGraphDestroy(graph));
 	drop(ptr);
 	drop(copy);
 }
@@ -178,8 +209,8 @@ static void *take(void *data)
 {
 	CUcontext context;
 
-	OK(cuDevicePrimaryCtxRetain(&context, 0));
-	OK(cuCtxSetCurrent(context));
+	OK(hs_driver.cuDevicePrimaryCtxRetain(&context, 0));
+	OK(hs_driver.cuCtxSetCurrent(context));
 	assert_int_equal(hs_memory_own(data, 100000), 0);
 	return NULL;
 }
@@ -192,7 +223,7 @@ static void own_memory_beside_a_capture(void **state)
 
 	(void)state;
 	hs_capture_began();
-	OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	OK(hs_driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	fill(ptr, 7, MIB);
 	hs_gate_enter(); /* as from a launch */
 	assert_int_equal(hs_memory_own(&own[0], 100000), 0);
@@ -200,9 +231,9 @@ static void own_memory_beside_a_capture(void **state)
 	pthread_create(&thread, NULL, take, &own[1]);
 	pthread_join(thread, NULL);
 	drop(ptr); /* the window goes when the capture has ended */
-	OK(cuStreamEndCapture(stream, &graph));
+	OK(hs_driver.cuStreamEndCapture(stream, &graph));
 	hs_capture_ended();
-	OK(cuGraphDestroy(graph));
+	OK(hs_driver.cuGraphDestroy(graph));
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(other_than(own[i], 0, 100000), 0);
 		hs_memory_disown(own[i]);
@@ -213,16 +244,16 @@ static void own_memory_beside_a_capture(void **state)
 static void hot_rows_are_device_memory(void **state)
 {
 	CUdeviceptr ptr = window(8 * MIB), hot;
-	size_t before, after;
+	size_t before, after, host;
 
 	(void)state;
-	soft_usage(&before, NULL);
+	usage(&before, &host);
 	assert_int_equal(hs_memory_hot(&hot, ptr + 656, 656, 656 * 4096), 0);
 	assert_int_equal((hot - ptr) % 656, 0);
 	fill(hot, 9, 656 * 4096);
 	assert_int_equal(other_than(hot, 9, 656 * 4096), 0);
 	hs_memory_cold(hot);
-	soft_usage(&after, NULL);
+	usage(&after, &host);
 	assert_int_equal(after, before);
 	drop(ptr);
 }
@@ -230,7 +261,7 @@ static void hot_rows_are_device_memory(void **state)
 static void full_devices_spill(void **state)
 {
 	CUdeviceptr kv[14], ptr = 0;
-	size_t host;
+	size_t device, host;
 
 	(void)state;
 	/* 14 x 14 MiB on a device of 128. */
@@ -240,8 +271,8 @@ static void full_devices_spill(void **state)
 		hs_window_reveal(hs_window_find(kv[i]), HS_USE_KV, 656);
 	}
 	hs_memory_settle();
-	soft_usage(NULL, &host);
-	assert_int_equal(host, 14 * 12 * MIB);
+	usage(&device, &host);
+	assert_int_equal(host, moved(14 * 12 * MIB));
 	for (int i = 0; i < 14; i++)
 		assert_int_equal(other_than(kv[i], (unsigned char)i, 14 * MIB), 0);
 	/* The device is free for others. */
@@ -256,10 +287,10 @@ static void all_is_given_back(void **state)
 	size_t device, host;
 
 	(void)state;
-	soft_usage(&device, &host);
+	usage(&device, &host);
 	assert_int_equal(device, 0);
 	assert_int_equal(host, 0);
-	assert_int_equal(hs_memory_reserve(), 16 * MIB);
+	assert_int_equal(hs_memory_reserve(), reserve);
 }
 
 int main(void)
@@ -273,5 +304,11 @@ int main(void)
 		cmocka_unit_test(all_is_given_back),
 	};
 
+	setenv("SOFTGPU_MEMORY_MIB", "128", 1);
+	setenv("HISPARSE_HOST_GIB", "0.25", 1);
+	setenv("HISPARSE_WINDOW_MIB", "4", 1);
+	setenv("HISPARSE_PLACE", "host", 1);
+	if (!open_driver() || hs_driver.cuInit(0) != CUDA_SUCCESS)
+		return 77;
 	return cmocka_run_group_tests(tests, start, NULL);
 }
