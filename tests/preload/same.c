@@ -60,6 +60,10 @@ int main(int argc, char **argv)
 		printf("%s cannot be run here\n", argv[split + 1]);
 		return 77;
 	}
+	if (!WIFEXITED(first.status) || WEXITSTATUS(first.status) == 127) {
+		printf("it does not run: status %#x\n%s", (unsigned)first.status, first.text[1]);
+		return 1;
+	}
 	for (int i = 2; i < split; i++) {
 		run(&other, argv[i], argv + split + 1);
 		if (first.status == other.status && !strcmp(first.text[0], other.text[0]) &&
