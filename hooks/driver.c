@@ -20,10 +20,8 @@ void *(*hs_dlsym_real)(void *handle, const char *name);
  * version as an alias. Pinned to that one, the library loads on both sides. */
 #if defined(__x86_64__)
 #define DLSYM_VERSION "GLIBC_2.2.5"
-#elif defined(__aarch64__)
+#else /* aarch64, ppc64le */
 #define DLSYM_VERSION "GLIBC_2.17"
-#else
-#error "the first glibc version of dlsym on this machine is not known"
 #endif
 __asm__(".symver dlvsym,dlvsym@" DLSYM_VERSION);
 
