@@ -42,7 +42,8 @@ def arguments():
     add('--hot', type=int, default=4096, help='hot rows a request and layer, the same for all')
     add('--ctx', type=int, default=65536)
     add('--layers', type=int, default=8)
-    add('--steps', type=int, default=16, help='timed steps, after those that fill the caches')
+    add('--steps', type=int, default=16, help='timed steps')
+    add('--settle', type=int, default=24, help='steps after the caches are full, before timed ones')
     add('--churn', type=int, default=150, help='per mille of hits that the last step did not have')
     add('--pool-mib', type=int, default=15 * 1024, help='at least; more where a cell needs it')
     add('--flush-mib', type=int, default=128, help='written before each call')
@@ -117,7 +118,7 @@ class Worker:
                 return self.lists
             self.lists.close()
             self.lists = None
-        warm = -(-options.hot // options.k) + 2
+        warm = -(-options.hot // options.k) + 2 + options.settle
         self.lists = core_part.Lists(self.core.library, options.layers, warm + options.steps,
                                      batch, options.k, options.ctx, options.hot,
                                      (options.k * miss + 500) // 1000, options.churn, options.seed)
@@ -163,6 +164,7 @@ class Worker:
     def steps(self, cell, theirs, lists, row):
         options, trace = self.options, lists.trace
         entries = trace.layers * trace.batch * trace.k
+        warm = lists.warm + options.settle
         times = {side: [] for side in core_part.SIDES}
         misses = {'ours': 0, 'lru': 0}
         sums = {'ours': [0] * 5, 'gather': [0] * 5}
@@ -185,7 +187,7 @@ class Worker:
 
         for step in range(trace.steps):
             cell.load(step)
-            timed = step >= lists.warm
+            timed = step >= warm
             sides = [('ours', ours)] + ([('sglang', sglang)] if theirs else [])
             # Who goes first finds the pages cold in the GPU's TLB: take turns.
             if timed:
@@ -209,7 +211,7 @@ class Worker:
                         lists.misses[first:first + trace.batch - options.padding])
 
         us = {side: spread(values) for side, values in times.items() if values}
-        calls = trace.layers * (trace.steps - lists.warm)
+        calls = trace.layers * (trace.steps - warm)
         result = {'us': us, 'misses': misses, 'inplace': inplace, 'calls': calls,
                   'right': {name: total[core_part.BAD_INDEX] == 0 and
                             total[core_part.BAD_BYTES] == 0 and
@@ -311,9 +313,10 @@ class Parent:
         print()
         print('%s, driver %s, %s: %s' % (head['device'], head['driver'], head['date'],
                                          head['command']))
-        print('k %d, hot %d rows a request and layer, context %d, %d layers, %d timed steps' % (
-            self.options.k, self.options.hot, self.options.ctx, self.options.layers,
-            self.options.steps))
+        print('k %d, hot %d rows a request and layer, context %d, %d layers, %d timed steps '
+              'after %d in a full cache' % (
+                  self.options.k, self.options.hot, self.options.ctx, self.options.layers,
+                  self.options.steps, self.options.settle + 2))
         good = [cell for cell in self.done if not cell.get('error')]
         if good:
             floor = spread([cell['us']['empty']['median'] for cell in good])
