@@ -151,15 +151,23 @@ class Worker:
             for side in (OURS, GATHER, EMPTY):
                 cell.record(side)
             if self.function and row not in self.failed:
-                import swapin_sglang
-                theirs = swapin_sglang.Side(self.torch, self.function, cell,
-                                            options.sglang_block)
+                theirs = self.sglang_side(cell)
             return self.steps(cell, theirs, lists, row)
         finally:
             theirs = None
             cell.close()
             if self.torch:
                 self.torch.cuda.empty_cache()
+
+    def sglang_side(self, cell):
+        import swapin_sglang
+        try:
+            return swapin_sglang.Side(self.torch, self.function, cell, self.options.sglang_block)
+        except Exception as error:
+            if not self.core.alive():
+                raise
+            say(note='no SGLang in this cell: %s: %s' % (type(error).__name__, str(error)[-300:]))
+            return None
 
     def steps(self, cell, theirs, lists, row):
         options, trace = self.options, lists.trace

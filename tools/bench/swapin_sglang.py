@@ -124,12 +124,15 @@ class Side:
                          cell.row, trace.k, trace.ctx, block)
         torch.cuda.synchronize()
         cell.begin()
-        with torch.cuda.stream(torch.cuda.ExternalStream(views[0].stream)):
-            for layer in range(trace.layers):
-                cell.mark(THEIRS, layer, 0)
-                self.call(self.positions[layer], self.states[layer], self.table, self.host[layer])
-                cell.mark(THEIRS, layer, 1)
-        cell.end(THEIRS)
+        try:
+            with torch.cuda.stream(torch.cuda.ExternalStream(views[0].stream)):
+                for layer in range(trace.layers):
+                    cell.mark(THEIRS, layer, 0)
+                    self.call(self.positions[layer], self.states[layer], self.table,
+                              self.host[layer])
+                    cell.mark(THEIRS, layer, 1)
+        finally:
+            cell.end(THEIRS)
 
     def replay(self):
         """Times of the loaded step, and how many rows were swapped in: a miss changes the tag of
