@@ -6,6 +6,7 @@
 #include "src/memory/arena.h"
 #include "src/memory/copy.h"
 #include "src/memory/gate.h"
+#include "src/memory/window.h"
 
 static void small_ones_are_the_drivers(void **state)
 {
@@ -269,35 +270,46 @@ static void *look(void *data)
 		struct hs_window *window = hs_window_find(steady + 12345);
 
 		*bad += !window || window->start != steady;
-		window = hs_window_find(steady - 1);
-		*bad += window == hs_window_find(steady);
+		*bad += hs_window_find(steady - 1) == window;
 	}
 	return NULL;
 }
 
 static void lookups_run_beside_changes(void **state)
 {
-	pthread_t threads[2];
-	size_t bad[2] = {0, 0};
-	CUdeviceptr below = fake_window(8), above[8];
+	enum { LOOKERS = 4, OTHERS = 24, ROUNDS = 2000 };
+	pthread_t threads[LOOKERS];
+	size_t bad[LOOKERS] = {0};
+	struct hs_holding *others[OTHERS];
 
 	(void)state;
-	steady = fake_window(8);
+	hs_memory_lock();
+	for (int i = 0; i < OTHERS; i++) {
+		others[i] = hs_holding_take();
+		others[i]->window.start = HS_ARENA_BASE + 16 * MIB * (unsigned)i;
+		others[i]->window.bytes = 8 * MIB;
+	}
+	/* In the middle, so that its place in the table changes all the time. */
+	steady = HS_ARENA_BASE + 16 * MIB * (OTHERS / 2) + 8 * MIB;
+	struct hs_holding *holding = hs_holding_take();
+	holding->window.start = steady;
+	holding->window.bytes = 8 * MIB;
+	hs_holding_publish(holding);
 	atomic_store(&looking, true);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < LOOKERS; i++)
 		pthread_create(&threads[i], NULL, look, &bad[i]);
-	for (int round = 0; round < 50; round++) {
-		fake_free(below);
-		for (int i = 0; i < 8; i++)
-			above[i] = fake_window(4);
-		for (int i = 0; i < 8; i++)
-			fake_free(above[i]);
-		below = fake_window(8);
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int i = 0; i < OTHERS; i++)
+			hs_holding_publish(others[i]);
+		for (int i = 0; i < OTHERS; i++)
+			hs_holding_withdraw(others[(i * 7 + round) % OTHERS]);
 	}
 	atomic_store(&looking, false);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < LOOKERS; i++) {
 		pthread_join(threads[i], NULL);
-	assert_int_equal(bad[0] + bad[1], 0);
+		assert_int_equal(bad[i], 0);
+	}
+	hs_memory_unlock();
 }
 
 int main(int argc, char **argv)

@@ -90,11 +90,11 @@ static void auto_keeps_what_fits(void **state)
 /* 256 MiB of device, 32 of them in reserve. */
 static void auto_moves_out_when_the_reserve_is_all_that_is_left(void **state)
 {
-	CUdeviceptr written = fake_window(64), zeroed = fake_window(96), kv = fake_window(48), more;
+	CUdeviceptr written = fake_window(96), zeroed = fake_window(64), kv = fake_window(48), more;
 
 	(void)state;
 	fake_fill(kv, 48 * MIB, 2);
-	fake_fill(zeroed, 96 * MIB, 3);
+	fake_fill(zeroed, 64 * MIB, 3);
 	hs_window_find(written)->virgin = false;
 	reveal(kv, HS_USE_KV);
 	/* KV first, although the other is larger. */
@@ -108,7 +108,7 @@ static void auto_moves_out_when_the_reserve_is_all_that_is_left(void **state)
 	assert_int_equal(tail(zeroed), HS_PLACE_HOST);
 	assert_int_equal(tail(written), HS_PLACE_DEVICE);
 	assert_int_equal(fake_wrong(kv, 48 * MIB, 2), 0);
-	assert_int_equal(fake_wrong(zeroed, 96 * MIB, 3), 0);
+	assert_int_equal(fake_wrong(zeroed, 64 * MIB, 3), 0);
 	/* It turns out to be something else: back, as soon as there is room. */
 	reveal(zeroed, HS_USE_OTHER);
 	hs_memory_settle();
@@ -116,7 +116,7 @@ static void auto_moves_out_when_the_reserve_is_all_that_is_left(void **state)
 	fake_free(more);
 	hs_memory_settle();
 	assert_int_equal(tail(zeroed), HS_PLACE_DEVICE);
-	assert_int_equal(fake_wrong(zeroed, 96 * MIB, 3), 0);
+	assert_int_equal(fake_wrong(zeroed, 64 * MIB, 3), 0);
 }
 
 static void unknown_sizes_are_refused_once(void **state)
