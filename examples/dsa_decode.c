@@ -20,6 +20,7 @@ struct options {
 	int requests, prompt, tokens;
 	const char *json;
 	bool probe;
+	int hold;
 };
 
 struct request {
@@ -208,6 +209,8 @@ static void usage(FILE *to)
 		"  --threads N    threads a block of the kernels that write rows (64)\n"
 		"  --ballast MIB  further weights, which limit the memory left for the cache (0)\n"
 		"  --json FILE    also write the report as JSON\n"
+		"  --hold MIB     serve nothing: hold so much GPU memory until standard input "
+		"ends\n"
 		"  --probe        print the GPU's name and free MiB, and end\n");
 }
 
@@ -234,6 +237,7 @@ static void parse(struct options *o, int argc, char **argv)
 		{"max-batch", required_argument, NULL, 'b'},
 		{"threads", required_argument, NULL, 'T'},
 		{"ballast", required_argument, NULL, 'B'},
+		{"hold", required_argument, NULL, 'H'},
 		{"json", required_argument, NULL, 'j'},
 		{"probe", no_argument, NULL, 'P'},
 		{"help", no_argument, NULL, 'h'},
@@ -268,6 +272,9 @@ static void parse(struct options *o, int argc, char **argv)
 			o->model.ballast = (size_t)number(optarg, names[which].name, 0, 1 << 24)
 					   << 20;
 			break;
+		case 'H':
+			o->hold = number(optarg, names[which].name, 1, 1 << 24);
+			break;
 		case 'j':
 			o->json = optarg;
 			break;
@@ -288,6 +295,30 @@ static void parse(struct options *o, int argc, char **argv)
 	}
 }
 
+static int probe(CUdevice device)
+{
+	char name[128];
+	size_t free_bytes, total;
+
+	DSA_CHECK(dsa.cuDeviceGetName(name, sizeof(name), device));
+	DSA_CHECK(dsa.cuMemGetInfo(&free_bytes, &total));
+	printf("%zu %s\n", free_bytes >> 20, name);
+	return 0;
+}
+
+/* Another tenant of the GPU. */
+static int hold(int mib)
+{
+	for (; mib > 0; mib -= 64)
+		dsa_alloc((size_t)(mib < 64 ? mib : 64) << 20);
+	puts("holding");
+	fflush(stdout);
+	while (getchar() != EOF)
+		continue;
+	dsa_alloc_finish();
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct options o = {
@@ -306,15 +337,10 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	device = dsa_driver_init();
-	if (o.probe) {
-		char name[128];
-		size_t free_bytes, total;
-
-		DSA_CHECK(dsa.cuDeviceGetName(name, sizeof(name), device));
-		DSA_CHECK(dsa.cuMemGetInfo(&free_bytes, &total));
-		printf("%zu %s\n", free_bytes >> 20, name);
-		return 0;
-	}
+	if (o.probe)
+		return probe(device);
+	if (o.hold)
+		return hold(o.hold);
 	o.model.max_context = o.prompt * 5 / 4 + o.tokens * 5 / 4 + 2;
 	if (o.model.max_batch > o.requests)
 		o.model.max_batch = o.requests;
