@@ -150,7 +150,7 @@ CUresult fake_forward(struct hs_launch *launch)
 	fake.launched = *launch;
 	memset(fake.params, 0, sizeof(fake.params));
 	for (size_t i = 0; kernel->sizes[i]; i++) {
-		size_t offset, size;
+		size_t offset = 0, size = 0;
 
 		param_info(kernel, i, &offset, &size);
 		assert_true(offset + size <= sizeof(fake.params));
@@ -182,7 +182,7 @@ CUresult fake_launch(const struct fake_kernel *kernel, unsigned grid, void **par
 uint64_t fake_param(const struct fake_kernel *kernel, unsigned param, size_t at, size_t width)
 {
 	uint64_t value = 0;
-	size_t offset, size;
+	size_t offset = 0, size = 0;
 
 	param_info(kernel, param, &offset, &size);
 	memcpy(&value, fake.params + offset + at, width);

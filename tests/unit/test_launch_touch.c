@@ -173,8 +173,8 @@ static void fills(void **state)
 
 static void unknown_kernels_are_taken_for_writers(void **state)
 {
-	static const struct fake_kernel kernel = {"stranger", {4, 24, 8, 7}, false};
-	uint64_t blob[3] = {5, FAKE_WINDOW(0) + 100, FAKE_WINDOW(0) + 200};
+	static const struct fake_kernel kernel = {"stranger", {4, 32, 8, 7}, false};
+	uint64_t blob[] = {5, FAKE_WINDOW(0) + 100, 6, FAKE_WINDOW(0) + 200};
 	uint64_t last = FAKE_WINDOW(2) + (1 << 30) - 1, seven = FAKE_WINDOW(3);
 	int32_t four = 3;
 	void *params[] = {&four, blob, &last, &seven};
