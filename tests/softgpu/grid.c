@@ -37,7 +37,7 @@ struct thread {
 struct block {
 	struct soft_grid *grid;
 	struct block *next;
-	unsigned count, live, arrived, votes;
+	unsigned count, live, arrived, votes, in_warp; /* in_warp: wait in a warp call */
 	void *shared, *dynamic;
 	size_t shared_bytes;
 	struct thread threads[];
@@ -198,6 +198,7 @@ static void warp_check(struct thread *thread)
 	for (unsigned i = 0; i < 32; i++) {
 		if (mask >> i & 1) {
 			lanes[i].wait = WAIT_NONE;
+			block->in_warp--;
 			push(&lanes[i]);
 		}
 	}
@@ -208,6 +209,7 @@ uint64_t soft_warp(enum soft_collective what, unsigned mask, uint64_t value, uns
 	struct thread *thread = running();
 
 	thread->wait = WAIT_WARP;
+	thread->block->in_warp++;
 	thread->what = what;
 	thread->mask = mask;
 	thread->value = value;
@@ -263,11 +265,6 @@ static bool admit(struct soft_grid *grid)
 		thread->block = block;
 		thread->lane = i & 31;
 		thread->slow = soft_fuzzing() && !soft_random(16);
-		thread->fibre = soft_fibre_create(thread_main, thread);
-		if (!thread->fibre) {
-			block_destroy(block);
-			return false;
-		}
 	}
 	for (unsigned i = 0; i < count; i++)
 		push(&block->threads[i]);
@@ -302,7 +299,9 @@ static void thread_exit(struct soft_grid *grid, struct thread *thread)
 	if (--block->live) {
 		if (block->arrived == block->live)
 			barrier_open(block);
-		for (unsigned i = 0; i < 32 && &lanes[i] < block->threads + block->count; i++) {
+		for (unsigned i = 0;
+			block->in_warp && i < 32 && &lanes[i] < block->threads + block->count;
+			i++) {
 			if (lanes[i].wait == WAIT_WARP)
 				warp_check(&lanes[i]);
 		}
@@ -346,6 +345,11 @@ enum soft_progress soft_grid_step(struct soft_grid *grid)
 		return grid->blocks ? stuck(grid) : SOFT_DONE;
 	thread = pop(grid);
 	grid->turns++;
+	/* Only now: threads that never wait use one stack after the other. */
+	if (!thread->fibre)
+		thread->fibre = soft_fibre_create(thread_main, thread);
+	if (!thread->fibre)
+		return SOFT_STUCK;
 	soft_self = &thread->self;
 	ended = soft_fibre_enter(thread->fibre);
 	soft_self = NULL;
