@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: MIT
+#
+# tests/coherence/kernels.cu. coherence_scribble has none: it is the kernel that
+# nobody knows.
+
+profile coherence-write
+role writer
+name coherence_write
+sizes 8 8 8 4 4
+ptr 0+0 kv
+ptr 1+0 slots
+i32 4+0 row_bytes
+base kv
+row row_bytes
+slots slots, grid.x, 8
+
+profile coherence-attend
+role attention
+name coherence_attend
+sizes 48
+ptr 0+0 kv list out
+i32 0+24 rows k stride row_bytes
+i64 0+40 block_stride
+need rows > 0 && k > 0
+need block_stride == 64 * row_bytes
+base kv
+row row_bytes
+list list, rows, 1, k, stride, stride
+output out, k * 8, rows, k * 8

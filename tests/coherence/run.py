@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Run schedules of the coherence test on the stand-in driver.
+
+usage: run.py PROGRAM PART SEEDS OPERATIONS     seeds PART * SEEDS + [0, SEEDS): every one must hold
+       run.py PROGRAM BUG SEEDS OPERATIONS      BUG (stale, twice, flight) is planted: one must catch it
+
+Placement, device memory and policy differ from seed to seed, so that windows live on the device, on
+the host and move between the two, and rows are evicted.
+"""
+import os
+import subprocess
+import sys
+
+PLANTS = {"stale": "1", "twice": "2", "flight": "3"}
+PLACES = ("host", "auto", "host", "device")
+POLICIES = ("lru", "lru", "fifo", "random", "vanilla")
+
+
+def run(program, seed, operations, plant):
+    env = dict(os.environ, SOFTGPU_SEED=str(seed + 1), SOFTGPU_MEMORY_MIB=str(48 + seed % 5 * 12),
+               HISPARSE_WINDOW_MIB="3", HISPARSE_SLOTS="2048", HISPARSE_HOST_GIB="0.25",
+               HISPARSE_PLACE="host" if plant else PLACES[seed % len(PLACES)],
+               HISPARSE_POLICY=POLICIES[seed % len(POLICIES)])
+    command = [program, str(seed), operations] + ([PLANTS[plant]] if plant else [])
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+
+
+def main():
+    program, what, seeds, operations = sys.argv[1:]
+    plant = what if what in PLANTS else None
+    first = 0 if plant else int(what) * int(seeds)
+    rows = 0
+    for seed in range(first, first + int(seeds)):
+        done = run(program, seed, operations, plant)
+        if plant and "STALE" in done.stderr:
+            print(f"seed {seed} caught it: {done.stderr.strip()}")
+            return 0
+        if done.returncode:
+            print(f"seed {seed}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+            return 1
+        rows += int(done.stdout.split(", ")[1].split()[0])
+    if plant:
+        print(f"{what}: not caught in {seeds} schedules")
+        return 1
+    print(f"{seeds} schedules, {int(seeds) * int(operations)} operations, {rows} rows compared")
+    return 0
+
+
+sys.exit(main())
