@@ -86,14 +86,17 @@ LAUNCH_EX(cuLaunchKernelEx, false)
 LAUNCH_EX(cuLaunchKernelEx_ptsz, true)
 #undef LAUNCH_EX
 
-/* The handles of its kernels may be given out again as soon as it is gone. */
+/* The handles of its kernels may be given out again as soon as it is gone; what
+ * was looked up in between is forgotten too. */
 
 HS_EXPORT CUresult cuModuleUnload(CUmodule module)
 {
 	if (!hs_hook_begin())
 		return HS_REAL(cuModuleUnload)(module);
 	hs_launch_forget();
-	return hs_hook_end(hs_driver.cuModuleUnload(module));
+	const CUresult result = hs_driver.cuModuleUnload(module);
+	hs_launch_forget();
+	return hs_hook_end(result);
 }
 
 HS_EXPORT CUresult cuLibraryUnload(CUlibrary library)
@@ -101,5 +104,7 @@ HS_EXPORT CUresult cuLibraryUnload(CUlibrary library)
 	if (!hs_hook_begin())
 		return HS_REAL(cuLibraryUnload)(library);
 	hs_launch_forget();
-	return hs_hook_end(hs_driver.cuLibraryUnload(library));
+	const CUresult result = hs_driver.cuLibraryUnload(library);
+	hs_launch_forget();
+	return hs_hook_end(result);
 }
