@@ -397,7 +397,8 @@ static void say(struct hs_kernel *kernel, void *data)
 
 	(void)data;
 	if (refused && !atomic_exchange(&kernel->refusal_said, true))
-		hs_warn("attention kernel %.100s is left alone and reads in place: %s (%s:%u)",
+		hs_warn("launches of attention kernel %.100s are left alone and read in place: %s "
+			"(%s:%u)",
 			kernel->name, refused, profile->file, profile->line);
 	if (!window || atomic_load(&kernel->touch_said))
 		return;
@@ -414,7 +415,12 @@ static void say(struct hs_kernel *kernel, void *data)
 
 void hs_launch_report(void)
 {
+	static atomic_bool said;
+
 	hs_profiles_report();
+	if (!hs_driver.cuFuncGetParamInfo && !atomic_exchange(&said, true))
+		hs_warn("this CUDA driver does not tell the parameters of kernels (12.4 and later "
+			"do): every row is read in place");
 	hs_verify_prepare();
 	hs_verify_report();
 	if (!atomic_load_explicit(&pending, memory_order_relaxed))

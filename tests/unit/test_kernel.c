@@ -248,6 +248,8 @@ static void an_old_driver(void **state)
 	assert_string_equal(seen->name, "?");
 	assert_int_equal(seen->count, 0);
 	assert_null(seen->profile);
+	hs_launch_report();
+	assert_non_null(strstr(fake.log, "does not tell the parameters of kernels"));
 }
 
 static int setup(void **state)
