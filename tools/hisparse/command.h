@@ -21,6 +21,7 @@ enum hs_status {
 
 int hs_plan_main(int argc, char **argv);
 int hs_replay_main(int argc, char **argv);
+int hs_synth_main(int argc, char **argv);
 
 /* "hisparse: …" on standard error, one line. */
 void hs_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));

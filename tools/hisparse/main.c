@@ -11,6 +11,8 @@ static const struct {
 } commands[] = {
 	{"plan", hs_plan_main, "size a server from a model's config.json"},
 	{"replay", hs_replay_main, "miss rates of policies and sizes from a recorded stream"},
+	{"synth", hs_synth_main,
+		"write a synthetic stream, or say how far it is from published ones"},
 };
 
 static void usage(FILE *file)
