@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/* Device and host pools, reservations and seams, as the real driver has them. */
+#include "softgpu/test_soft.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BASE ((CUdeviceptr)0x200000000000)
+
+static size_t used(int host)
+{
+	size_t bytes[2];
+
+	soft_usage(&bytes[0], &bytes[1]);
+	return bytes[host];
+}
+
+static CUmemGenericAllocationHandle create(CUmemLocationType type, size_t bytes)
+{
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = type},
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+	CUmemGenericAllocationHandle handle;
+
+	ok(cuMemCreate(&handle, bytes, &prop, 0));
+	return handle;
+}
+
+static void allow(CUdeviceptr start, size_t bytes)
+{
+	CUmemAccessDesc access = {
+		{.type = CU_MEM_LOCATION_TYPE_DEVICE}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+	ok(cuMemSetAccess(start, bytes, &access, 1));
+}
+
+/* Maps new memory at start and forgets its handle. */
+static void back(CUdeviceptr start, size_t bytes, CUmemLocationType type)
+{
+	CUmemGenericAllocationHandle handle = create(type, bytes);
+
+	ok(cuMemMap(start, bytes, 0, handle, 0));
+	ok(cuMemRelease(handle));
+	allow(start, bytes);
+}
+
+static CUdeviceptr reserve(size_t bytes)
+{
+	CUdeviceptr start;
+
+	ok(cuMemAddressReserve(&start, bytes, 0, BASE, 0));
+	assert_false(start & (2 * MIB - 1));
+	return start;
+}
+
+static void drop(CUdeviceptr start, size_t bytes)
+{
+	ok(cuMemUnmap(start, bytes));
+	ok(cuMemAddressFree(start, bytes));
+}
+
+static int faults(volatile char *address)
+{
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		signal(SIGSEGV, SIG_DFL); /* not the sanitizer's report */
+		signal(SIGBUS, SIG_DFL);
+		*address = 1;
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return WIFSIGNALED(status);
+}
+
+static void test_pools(void **state)
+{
+	size_t device = used(0), host = used(1), free_bytes, total;
+	CUdeviceptr ptr, big;
+	void *pinned;
+
+	(void)state;
+	ok(cuMemGetInfo_v2(&free_bytes, &total));
+	assert_int_equal(total, 64 * MIB);
+	assert_int_equal(free_bytes, total - device);
+	ok(cuMemAlloc_v2(&ptr, 3 * MIB));
+	assert_int_equal(used(0), device + 3 * MIB);
+	refused(cuMemAlloc_v2(&big, total), CUDA_ERROR_OUT_OF_MEMORY);
+	ok(cuMemHostAlloc(&pinned, 5 * MIB, 0));
+	assert_int_equal(used(1), host + 5 * MIB);
+	refused(cuMemFree_v2(ptr + 4096), CUDA_ERROR_INVALID_VALUE);
+	assert_false(faults((char *)ptr));
+	ok(cuMemFree_v2(ptr));
+	assert_true(faults((char *)ptr));
+	refused(cuMemFree_v2(ptr), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemFreeHost(pinned));
+	assert_int_equal(used(0), device);
+	assert_int_equal(used(1), host);
+}
+
+static void test_vmm_accounts_while_mapped(void **state)
+{
+	size_t device = used(0), host = used(1);
+	CUdeviceptr start = reserve(8 * MIB);
+	CUmemGenericAllocationHandle handle;
+
+	(void)state;
+#ifndef __SANITIZE_THREAD__ /* whose shadow lies there */
+	assert_int_equal(start, BASE);
+#endif
+	handle = create(CU_MEM_LOCATION_TYPE_DEVICE, 4 * MIB);
+	assert_int_equal(used(0), device + 4 * MIB);
+	ok(cuMemMap(start, 4 * MIB, 0, handle, 0));
+	assert_true(faults((char *)start)); /* not before access is set */
+	allow(start, 4 * MIB);
+	assert_false(faults((char *)start));
+	ok(cuMemRelease(handle));
+	refused(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(used(0), device + 4 * MIB);
+	back(start + 4 * MIB, 4 * MIB, CU_MEM_LOCATION_TYPE_HOST_NUMA);
+	assert_int_equal(used(1), host + 4 * MIB);
+	refused(cuMemAddressFree(start, 8 * MIB), CUDA_ERROR_INVALID_VALUE);
+	refused(cuMemUnmap(start, 2 * MIB), CUDA_ERROR_INVALID_VALUE); /* not in part */
+	drop(start, 8 * MIB);
+	assert_int_equal(used(0), device);
+	assert_int_equal(used(1), host);
+	assert_true(faults((char *)start));
+}
+
+static void test_one_handle_twice(void **state)
+{
+	CUmemGenericAllocationHandle handle = create(CU_MEM_LOCATION_TYPE_DEVICE, 2 * MIB);
+	CUdeviceptr a = reserve(4 * MIB);
+	int fd;
+
+	(void)state;
+	ok(cuMemMap(a, 2 * MIB, 0, handle, 0));
+	ok(cuMemMap(a + 2 * MIB, 2 * MIB, 0, handle, 0));
+	allow(a, 4 * MIB);
+	*(int *)a = 42;
+	assert_int_equal(*(int *)(a + 2 * MIB), 42);
+	ok(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	ok(cuMemRelease(handle));
+	ok(cuMemImportFromShareableHandle(
+		&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	close(fd);
+	ok(cuMemUnmap(a + 2 * MIB, 2 * MIB));
+	ok(cuMemMap(a + 2 * MIB, 2 * MIB, 0, handle, 0));
+	allow(a + 2 * MIB, 2 * MIB);
+	assert_int_equal(*(int *)(a + 2 * MIB), 42);
+	ok(cuMemRelease(handle));
+	drop(a, 4 * MIB);
+}
+
+static void touch(unsigned char *p, int n)
+{
+	for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x)
+		p[i]++;
+}
+SOFT_KERNEL(touch, unsigned char *, int)
+
+static void test_seam(void **state)
+{
+	CUdeviceptr start = reserve(6 * MIB), across = start + 2 * MIB - 512;
+	unsigned char *bytes = (unsigned char *)across, host[1024];
+	int n = 1024;
+
+	(void)state;
+	back(start, 2 * MIB, CU_MEM_LOCATION_TYPE_DEVICE);
+	back(start + 2 * MIB, 2 * MIB, CU_MEM_LOCATION_TYPE_HOST_NUMA);
+	back(start + 4 * MIB, 2 * MIB, CU_MEM_LOCATION_TYPE_HOST_NUMA);
+	refused(cuMemsetD8_v2(across, 1, 1024), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemsetD8_v2(across, 1, 512));
+	ok(cuMemsetD32_v2(start + 2 * MIB, 0x01010101, 128));
+	ok(cuMemsetD8_v2(start + 4 * MIB - 512, 1, 1024)); /* of one kind: no seam */
+	refused(cuMemsetD2D8_v2(across, 512, 1, 1, 2), CUDA_ERROR_INVALID_VALUE);
+	launch("touch", 1, 32, NULL, PARAMS(&bytes, &n));
+	ok(cuMemcpyDtoH_v2(host, across, sizeof(host)));
+	for (int i = 0; i < n; i++)
+		assert_int_equal(host[i], 2);
+	drop(start, 6 * MIB);
+}
+
+static void test_pointers(void **state)
+{
+	CUdeviceptr start = reserve(6 * MIB), got;
+	unsigned type;
+	size_t bytes;
+	int ordinal;
+	void *data[] = {&type, &ordinal};
+	CUpointer_attribute which[] = {
+		CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+
+	(void)state;
+	back(start, 2 * MIB, CU_MEM_LOCATION_TYPE_DEVICE);
+	back(start + 2 * MIB, 2 * MIB, CU_MEM_LOCATION_TYPE_HOST_NUMA);
+	ok(cuPointerGetAttribute(&type, which[0], start + 8));
+	assert_int_equal(type, CU_MEMORYTYPE_DEVICE);
+	ok(cuPointerGetAttributes(2, which, data, start + 2 * MIB));
+	assert_int_equal(type, CU_MEMORYTYPE_HOST);
+	assert_int_equal(ordinal, 0);
+	ok(cuMemGetAddressRange_v2(&got, &bytes, start + 3 * MIB));
+	assert_int_equal(got, start);
+	assert_int_equal(bytes, 6 * MIB); /* the whole reservation */
+	refused(cuMemGetAddressRange_v2(&got, &bytes, start + 5 * MIB), CUDA_ERROR_NOT_FOUND);
+	refused(cuPointerGetAttribute(&type, which[0], (CUdeviceptr)&type),
+		CUDA_ERROR_INVALID_VALUE);
+	ok(cuPointerGetAttributes(2, which, data, (CUdeviceptr)&type));
+	assert_int_equal(type, 0);
+	assert_int_equal(ordinal, CU_DEVICE_INVALID);
+	ok(cuMemUnmap(start, 4 * MIB));
+	ok(cuMemAddressFree(start, 6 * MIB));
+}
+
+static void test_register(void **state)
+{
+	size_t host = used(1), bytes;
+	CUdeviceptr got;
+	char *memory =
+		mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	(void)state;
+	ok(cuMemHostRegister_v2(memory, 4 * MIB, 0));
+	assert_int_equal(used(1), host + 4 * MIB);
+	refused(cuMemHostRegister_v2(memory + MIB, MIB, 0),
+		CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	ok(cuMemHostGetDevicePointer_v2(&got, memory, 0));
+	assert_int_equal(got, (CUdeviceptr)memory);
+	ok(cuMemGetAddressRange_v2(NULL, &bytes, (CUdeviceptr)memory + 100));
+	assert_int_equal(bytes, 4 * MIB);
+	refused(cuMemHostUnregister(memory + 4 * MIB), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	ok(cuMemHostUnregister(memory));
+	munmap(memory + 4 * MIB, 4 * MIB);
+	refused(cuMemHostRegister_v2(memory, 8 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(used(1), host);
+	munmap(memory, 4 * MIB);
+}
+
+static void test_copies(void **state)
+{
+	CUdeviceptr a, b;
+	size_t pitch;
+	char from[64], to[64] = {0};
+	CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = from,
+		.srcPitch = 16,
+		.srcXInBytes = 4,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstY = 1,
+		.WidthInBytes = 8,
+		.Height = 4};
+	CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstMemoryType = CU_MEMORYTYPE_HOST,
+		.dstHost = to,
+		.dstPitch = 8,
+		.dstHeight = 2,
+		.WidthInBytes = 8,
+		.Height = 2,
+		.Depth = 2};
+
+	(void)state;
+	for (int i = 0; i < 64; i++)
+		from[i] = (char)i;
+	ok(cuMemAllocPitch_v2(&a, &pitch, 64, 8, 4));
+	ok(cuMemAlloc_v2(&b, 8 * pitch));
+	rows.dstDevice = a;
+	rows.dstPitch = pitch;
+	ok(cuMemcpy2D_v2(&rows));
+	ok(cuMemcpyDtoD_v2(b, a, 8 * pitch));
+	box.srcDevice = b;
+	box.srcPitch = pitch;
+	box.srcHeight = 2;
+	box.srcY = 1;
+	ok(cuMemcpy3D_v2(&box));
+	for (int y = 0; y < 4; y++)
+		assert_memory_equal(to + y * 8, from + y * 16 + 4, 8);
+	refused(cuMemcpyDtoD_v2(b, (CUdeviceptr)from, 8), CUDA_ERROR_INVALID_VALUE);
+	refused(cuMemcpyDtoD_v2(b, a, 9 * pitch), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemcpy((CUdeviceptr)to, (CUdeviceptr)from, 64));
+	assert_memory_equal(to, from, 64);
+	ok(cuMemFree_v2(a));
+	ok(cuMemFree_v2(b));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_pools),
+		cmocka_unit_test(test_vmm_accounts_while_mapped),
+		cmocka_unit_test(test_one_handle_twice),
+		cmocka_unit_test(test_seam),
+		cmocka_unit_test(test_pointers),
+		cmocka_unit_test(test_register),
+		cmocka_unit_test(test_copies),
+	};
+
+	setenv("SOFTGPU_MEMORY_MIB", "64", 1);
+	return cmocka_run_group_tests(tests, start, NULL);
+}
