@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "src/launch/launch.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 #include "src/base/log.h"
@@ -152,6 +153,21 @@ static bool rewrite(const struct look *look, struct hs_params_copy *copy, CUdevi
 	return true;
 }
 
+static const char *why(int error)
+{
+	switch (error) {
+	case -EAGAIN:
+		return "it was captured before a layer was ready";
+	case -ENOSPC:
+	case -ENOMEM:
+		return "no room for another list";
+	case -EINVAL:
+		return "its list makes no sense";
+	default:
+		return "its list cannot be resolved";
+	}
+}
+
 static CUresult attention(struct look *look)
 {
 	const char *reason = unmet(look);
@@ -163,6 +179,7 @@ static CUresult attention(struct look *look)
 	CUdeviceptr base, remapped;
 	CUresult result;
 	uint32_t row;
+	int error;
 
 	window = window_of(look, &base);
 	if (!window)
@@ -179,18 +196,21 @@ static CUresult attention(struct look *look)
 	if (!hs_params_copy(&copy, look->launch, look->kernel))
 		return refuse(look, "too many parameters");
 	site = site_of(look->launch);
-	if (hs_cache_resolve(layer, &list, &site, &remapped) < 0)
-		return refuse(look, "no room to resolve its list");
+	error = hs_cache_resolve(layer, &list, &site, &remapped);
+	if (error == -EAGAIN && !site.capturing) /* the first launches of all */
+		return look->launch->forward(look->launch);
+	if (error < 0)
+		return refuse(look, why(error));
 	if (!rewrite(look, &copy, remapped)) {
 		/* what was resolved is released all the same */
 		result = refuse(look, "its parameters cannot be rewritten");
-	} else if (hs_verify_due(&site)) {
-		result = hs_verify_launch(
-			look->profile, &look->values, look->launch, &copy.launch, layer, &site);
-		count(&counts.remapped);
+	} else if (remapped == list.indices) {
+		result = look->launch->forward(look->launch);
 	} else {
-		result = copy.launch.forward(&copy.launch);
 		count(&counts.remapped);
+		result = hs_verify_due(&site) ? hs_verify_launch(look->profile, &look->values,
+							look->launch, &copy.launch, layer, &site)
+					      : copy.launch.forward(&copy.launch);
 	}
 	hs_cache_attended(layer, &site);
 	return result;

@@ -12,8 +12,8 @@
 #include "src/launch/regions.h"
 #include "src/memory/memory.h"
 
-#define AREAS 256		      /* captures and eager streams that can be told apart */
-#define POOL_BYTES ((size_t)32 << 20) /* hashes of all of them */
+#define AREAS 256		     /* captures and eager streams that can be told apart */
+#define POOL_BYTES ((size_t)8 << 20) /* hashes of all of them */
 #define REPORT_EVERY 64
 #define COUNTS_BYTES (AREAS * HS_LAYERS * sizeof(struct pair))
 

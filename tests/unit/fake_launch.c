@@ -344,7 +344,7 @@ int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list, const s
 	fake_event("resolve %u", id_of(layer, site));
 	fake.list = *list;
 	if (fake.resolve_result == 0)
-		*remapped = FAKE_REMAPPED;
+		*remapped = fake.unchanged ? list->indices : FAKE_REMAPPED;
 	return fake.resolve_result;
 }
 

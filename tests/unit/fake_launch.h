@@ -42,6 +42,7 @@ struct fake {
 	bool capturing;
 	CUresult launch_result;
 	int resolve_result;
+	bool unchanged; /* resolve answers the engine's own list */
 	bool no_layer;
 	int rows_fail_after;	  /* the n-th verify kernel from now fails */
 	CUdeviceptr hashes;	  /* of the last comparison */

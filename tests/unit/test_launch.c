@@ -3,6 +3,7 @@
 
 #include "tests/unit/fake_launch.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,7 +261,7 @@ static void no_swap_in_is_still_right(void **state)
 
 	(void)state;
 	make_b();
-	fake.resolve_result = -12;
+	fake.resolve_result = -ENOMEM;
 	assert_int_equal(fake_launch(&decode_b, 2, params), CUDA_SUCCESS);
 	assert_string_equal(fake.events, "reveal 1 kv 656;resolve 1;launch;");
 	assert_ptr_equal(fake.launched.params, params);
@@ -270,6 +271,35 @@ static void no_swap_in_is_still_right(void **state)
 	assert_int_equal(fake_launch(&decode_b, 2, params), CUDA_SUCCESS);
 	assert_string_equal(fake.events, "reveal 1 kv 656;launch;");
 	assert_ptr_equal(fake.launched.params, params);
+}
+
+/* The first launches come before the cache is ready: nothing to talk about. */
+static void not_ready_yet(void **state)
+{
+	static struct fake_kernel kernel;
+	void *params[] = {decode, tma};
+
+	(void)state;
+	counts();
+	kernel = decode_b;
+	make_b();
+	fake.resolve_result = -EAGAIN;
+	assert_int_equal(fake_launch(&kernel, 2, params), CUDA_SUCCESS);
+	assert_ptr_equal(fake.launched.params, params);
+	fake.resolve_result = 0;
+	fake.unchanged = true;
+	assert_int_equal(fake_launch(&kernel, 2, params), CUDA_SUCCESS);
+	assert_ptr_equal(fake.launched.params, params);
+	assert_int_equal(counts().refused, 0);
+	hs_launch_report();
+	assert_string_equal(fake.log, "");
+
+	/* but a graph stays as it was captured */
+	fake.capturing = true;
+	fake.resolve_result = -EAGAIN;
+	assert_int_equal(fake_launch(&kernel, 2, params), CUDA_SUCCESS);
+	hs_launch_report();
+	assert_non_null(strstr(fake.log, "captured before a layer was ready"));
 }
 
 static void the_drivers_error_is_passed_on(void **state)
@@ -384,6 +414,7 @@ int main(void)
 		cmocka_unit_test_setup(what_is_not_proven_is_left_alone, setup),
 		cmocka_unit_test_setup(attention_elsewhere_does_not_concern_us, setup),
 		cmocka_unit_test_setup(no_swap_in_is_still_right, setup),
+		cmocka_unit_test_setup(not_ready_yet, setup),
 		cmocka_unit_test_setup(the_drivers_error_is_passed_on, setup),
 		cmocka_unit_test_setup(packed_parameters, setup),
 		cmocka_unit_test_setup(attributes_stay, setup),
