@@ -281,6 +281,8 @@ static void not_ready_yet(void **state)
 
 	(void)state;
 	counts();
+	hs_launch_report();
+	fake.log[0] = '\0';
 	kernel = decode_b;
 	make_b();
 	fake.resolve_result = -EAGAIN;
