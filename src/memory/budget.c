@@ -11,6 +11,8 @@
  * (DeepSeek-V3.2: 128 + 4) and our map's entry. */
 #define KEY_BYTES 132
 #define MAP_BYTES 4
+/* An eighth is not enough of a small device. */
+#define SMALL_RESERVE ((size_t)32 << 20)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static size_t total;   /* of the device, under the cap */
@@ -18,12 +20,18 @@ static size_t reserve; /* 0 while windows may not live on the host */
 static size_t pool;
 static _Atomic size_t used[2]; /* by enum hs_place */
 static _Atomic size_t own;
+static _Atomic size_t maps;	  /* of the KV windows seen; not from the reserve */
 static _Atomic size_t first_told; /* 0: nothing told yet */
 static _Atomic bool kv_seen, pool_failed;
 
 static size_t smaller(size_t a, size_t b)
 {
 	return a < b ? a : b;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
 }
 
 static size_t above(size_t a, size_t b)
@@ -51,7 +59,7 @@ static void measure(void)
 		gpus = (unsigned)count;
 	pool = hs_pool_size("", options->host_bytes, gpus) & ~(HS_GRANULE - 1);
 	if (pool)
-		reserve = total / 8;
+		reserve = larger(total / 8, smaller(SMALL_RESERVE, total / 4));
 }
 
 static void ready(void)
@@ -98,7 +106,7 @@ static CUresult device_left(size_t *left)
 size_t hs_memory_reserve(void)
 {
 	ready();
-	return above(reserve, atomic_load(&own));
+	return reserve ? above(reserve + atomic_load(&maps), atomic_load(&own)) : 0;
 }
 
 bool hs_budget_own(size_t bytes)
@@ -129,7 +137,7 @@ bool hs_budget_room(size_t bytes)
 
 	if (!hs_budget_active() || device_left(&left) != CUDA_SUCCESS)
 		return true;
-	return bytes <= above(left, hs_memory_reserve());
+	return bytes <= above(left, above(reserve, atomic_load(&own)));
 }
 
 bool hs_budget_pool(size_t bytes)
@@ -142,9 +150,18 @@ void hs_budget_pool_failed(void)
 	atomic_store(&pool_failed, true);
 }
 
-void hs_budget_kv_seen(void)
+size_t hs_budget_kv_seen(size_t bytes, uint32_t row)
 {
+	const size_t share = bytes / (row ? row : hs_options()->row) * MAP_BYTES;
+
+	atomic_fetch_add(&maps, share);
 	atomic_store_explicit(&kv_seen, true, memory_order_relaxed);
+	return share;
+}
+
+void hs_budget_kv_gone(size_t share)
+{
+	atomic_fetch_sub(&maps, share);
 }
 
 static size_t story(size_t device, size_t host)
@@ -208,8 +225,8 @@ void hs_budget_say(void)
 	if (atomic_flag_test_and_set(&said))
 		return;
 	ready();
-	hs_info("memory: host pool %.1f GiB, device %.1f GiB%s, reserve %.1f GiB, KV placed %s, "
-		"told %.1f GiB",
+	hs_info("memory: host pool %.2f GiB, device %.2f GiB%s, reserve %.2f GiB, KV placed %s, "
+		"told %.2f GiB",
 		pool / GIB, total / GIB, options->gpu_bytes == HS_AUTO ? "" : " (HISPARSE_GPU_GIB)",
 		reserve / GIB, places[options->place], story_total() / GIB);
 }

@@ -9,7 +9,8 @@
  * while windows move.
  *
  *	D  free device memory (the driver's, under HISPARSE_GPU_GIB)
- *	R  the reserve: hot rows, maps, lists, graphs; an eighth of the device
+ *	R  the reserve: hot rows, lists, graphs; an eighth of the device, a
+ *	   quarter (at most 32 MiB) of a small one
  *	H  what is left of the host pool
  *
  * Told while no KV window is seen: min((D - R) * (row + 132) / 136, D + H),
@@ -47,8 +48,12 @@ bool hs_budget_pool(size_t bytes);
 /* No host memory after all: nothing moves to the host from here on. */
 void hs_budget_pool_failed(void);
 
-/* A window was seen to hold KV: the true device figure is told from here on. */
-void hs_budget_kv_seen(void);
+/* A window was seen to hold KV (row 0: not known): the true device figure is
+ * told from here on, and the reserve grows by the maps of its rows, which the
+ * engine was told to leave room for. Returns those bytes, for gone. Launch
+ * path. */
+size_t hs_budget_kv_seen(size_t bytes, uint32_t row);
+void hs_budget_kv_gone(size_t share);
 
 /* One line about all of this, at level info, once. */
 void hs_budget_say(void);

@@ -56,6 +56,7 @@ struct hs_holding *hs_holding_take(void)
 			most_taken = last_taken + 1;
 		holding = &holdings[last_taken];
 		holding->context = NULL;
+		atomic_store(&holding->maps, 0);
 		holding->head = holding->rest = (struct hs_backing){.kind = NULL};
 		holding->live = holding->doomed = holding->stuck = false;
 		atomic_store(&holding->window.use, HS_USE_UNKNOWN);
@@ -133,6 +134,7 @@ void hs_holding_publish(struct hs_holding *holding)
 void hs_holding_withdraw(struct hs_holding *holding)
 {
 	replace(&holding->window, NULL);
+	hs_budget_kv_gone(atomic_exchange(&holding->maps, 0));
 	holding->live = false;
 }
 
@@ -199,7 +201,7 @@ void hs_window_reveal(struct hs_window *window, enum hs_use use, uint32_t row)
 	} while (!atomic_compare_exchange_weak(&window->use, &seen, (int)use));
 	atomic_store_explicit(&window->virgin, false, memory_order_relaxed);
 	if (use == HS_USE_KV)
-		hs_budget_kv_seen();
+		atomic_store(&hs_holding_of(window)->maps, hs_budget_kv_seen(window->bytes, row));
 	if (use == HS_USE_KV || atomic_load(&window->place) == HS_PLACE_HOST)
 		hs_memory_mark();
 }

@@ -19,6 +19,7 @@
 struct hs_holding {
 	struct hs_window window;
 	CUcontext context;
+	_Atomic size_t maps; /* what it adds to the reserve */
 	/* The first granule, which never leaves the device, and what follows.
 	 * One handle for all of it: a move is all or nothing. */
 	struct hs_backing head, rest;

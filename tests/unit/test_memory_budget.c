@@ -62,6 +62,10 @@ static void the_formula_holds(void **state)
 	hs_window_reveal(hs_window_find(kv), HS_USE_KV, 656);
 	assert_int_equal(told(&bytes), 256 * MIB - 180 * MIB);
 	assert_int_equal(bytes, total);
+	/* Its map is not taken from what the hot rows are to have. */
+	assert_int_equal(hs_memory_reserve(), 32 * MIB + 20 * MIB / 656 * 4);
+	fake_free(kv);
+	assert_int_equal(hs_memory_reserve(), 32 * MIB);
 }
 
 static void a_wide_row_and_a_small_pool(void **state)
@@ -75,6 +79,14 @@ static void a_wide_row_and_a_small_pool(void **state)
 	assert_int_equal(told(NULL), 0);
 	fake.device_used = 64 * MIB;
 	assert_int_equal(told(NULL), 32 * MIB * 1284 / 136);
+}
+
+static void a_small_device_keeps_a_quarter(void **state)
+{
+	(void)state;
+	fake.device_bytes = 48 * MIB;
+	assert_int_equal(told(NULL), 36 * MIB * 788 / 136);
+	assert_int_equal(hs_memory_reserve(), 12 * MIB);
 }
 
 static void standing_aside_is_the_driver(void **state)
@@ -271,6 +283,7 @@ int main(int argc, char **argv)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_formula_holds),
 		cmocka_unit_test(a_wide_row_and_a_small_pool),
+		cmocka_unit_test(a_small_device_keeps_a_quarter),
 		cmocka_unit_test(standing_aside_is_the_driver),
 		cmocka_unit_test(the_cap_holds),
 		cmocka_unit_test(own_memory_is_zeroed_and_bounded),

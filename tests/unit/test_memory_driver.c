@@ -276,7 +276,7 @@ static void full_devices_spill(void **state)
 	for (int i = 0; i < 14; i++)
 		assert_int_equal(other_than(kv[i], (unsigned char)i, 14 * MIB), 0);
 	/* The device is free for others. */
-	OK(hs_memory_alloc(&ptr, 80 * MIB));
+	OK(hs_memory_alloc(&ptr, 60 * MIB));
 	drop(ptr);
 	for (int i = 0; i < 14; i++)
 		drop(kv[i]);
