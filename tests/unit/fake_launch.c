@@ -30,7 +30,7 @@ static const struct fake_kernel *kernel_of(const void *handle)
 
 static CUresult get_name(const char **name, CUfunction function)
 {
-	fake.queries++;
+	__atomic_fetch_add(&fake.queries, 1, __ATOMIC_RELAXED);
 	if (kernel_of(function)->library)
 		return CUDA_ERROR_INVALID_HANDLE;
 	*name = kernel_of(function)->name;
@@ -39,7 +39,7 @@ static CUresult get_name(const char **name, CUfunction function)
 
 static CUresult kernel_name(const char **name, CUkernel kernel)
 {
-	fake.queries++;
+	__atomic_fetch_add(&fake.queries, 1, __ATOMIC_RELAXED);
 	*name = kernel_of(kernel)->name;
 	return CUDA_SUCCESS;
 }
