@@ -53,7 +53,7 @@ CUresult hs_arena_reserve(CUdeviceptr *out, size_t bytes, enum hs_arena_part par
 	const CUdeviceptr hot = HS_ARENA_BASE + HS_ARENA_HOT;
 	const CUdeviceptr end = part == HS_ARENA_WINDOWS ? hot : hot + HS_ARENA_HOT;
 	CUdeviceptr from = part == HS_ARENA_WINDOWS ? HS_ARENA_BASE : hot, got = 0;
-	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult result = CUDA_ERROR_MAP_FAILED;
 	size_t at;
 
 	pthread_mutex_lock(&lock);

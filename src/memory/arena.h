@@ -27,8 +27,8 @@
 enum hs_arena_part { HS_ARENA_WINDOWS, HS_ARENA_AREAS };
 
 /* A reservation of its own, at the lowest free address of the part. Freed
- * addresses are used again. Outputs are set only on success; OUT_OF_MEMORY
- * when the driver gives none of the addresses that we ask for. Thread-safe. */
+ * addresses are used again. Outputs are set only on success; MAP_FAILED when
+ * the driver gives none of the addresses that we ask for. Thread-safe. */
 CUresult hs_arena_reserve(CUdeviceptr *out, size_t bytes, enum hs_arena_part part);
 void hs_arena_release(CUdeviceptr start);
 

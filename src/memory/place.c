@@ -58,7 +58,6 @@ void hs_place_host_failed(size_t bytes, CUresult result)
 
 static bool move_out(struct hs_holding *holding)
 {
-	const size_t before = hs_budget_used(HS_PLACE_HOST);
 	const CUresult result = hs_move(holding, HS_PLACE_HOST);
 
 	if (result == CUDA_SUCCESS) {
@@ -67,7 +66,7 @@ static bool move_out(struct hs_holding *holding)
 		return true;
 	}
 	holding->stuck = true;
-	if (result == CUDA_ERROR_OUT_OF_MEMORY && before == hs_budget_used(HS_PLACE_HOST))
+	if (result == CUDA_ERROR_OUT_OF_MEMORY)
 		hs_place_host_failed(holding->rest.bytes, result);
 	else
 		hs_warn("window %u stays on the device: moving it failed (CUDA error %d)",

@@ -294,6 +294,29 @@ static void no_host_memory_is_said_once(void **state)
 	assert_int_equal(total, fake.device_bytes);
 }
 
+static void no_second_address_keeps_the_window(void **state)
+{
+	CUdeviceptr kv = fake_window(8);
+
+	(void)state;
+	fake.options.place = HS_OPTION_HOST;
+	fake_fill(kv, BYTES, 1);
+	reveal(kv, HS_USE_KV);
+	fake.no_addresses = true;
+	hs_memory_settle();
+	fake.no_addresses = false;
+	assert_int_equal(tail(kv), HS_PLACE_DEVICE);
+	assert_int_equal(fake_wrong(kv, BYTES, 1), 0);
+	assert_int_equal(fake.handles, 2);
+	assert_int_equal(fake.host_used, 0);
+	assert_int_equal(fake.lines, 1);
+	/* That is no reason for others not to move. */
+	kv = fake_window(16);
+	reveal(kv, HS_USE_KV);
+	hs_memory_settle();
+	assert_int_equal(tail(kv), HS_PLACE_HOST);
+}
+
 static void the_pool_has_an_end(void **state)
 {
 	CUdeviceptr windows[4];
@@ -347,6 +370,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_broken_move_to_the_device_is_undone),
 		cmocka_unit_test(a_broken_move_to_the_host_is_undone),
 		cmocka_unit_test(no_host_memory_is_said_once),
+		cmocka_unit_test(no_second_address_keeps_the_window),
 		cmocka_unit_test(the_pool_has_an_end),
 		cmocka_unit_test(kv_outweighs_other),
 	};
