@@ -11,6 +11,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* gcc's names, for clang too. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+
 #define SOFT_STACK_BYTES ((size_t)64 << 10) /* one page of it is a guard */
 
 struct soft_fibre;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Device and host pools, reservations and seams, as the real driver has them. */
+#include "softgpu/fibre.h"
 #include "softgpu/test_soft.h"
 
 #include <signal.h>
@@ -109,7 +110,7 @@ static void test_vmm_accounts_while_mapped(void **state)
 	CUmemGenericAllocationHandle handle;
 
 	(void)state;
-#ifndef __SANITIZE_THREAD__ /* whose shadow lies there */
+#ifndef __SANITIZE_THREAD__ /* hints are not honoured (vmm.c) */
 	assert_int_equal(start, BASE);
 #endif
 	handle = create(CU_MEM_LOCATION_TYPE_DEVICE, 4 * MIB);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "softgpu/fibre.h"
 #include "softgpu/soft.h"
 
 #include <stdlib.h>
@@ -97,6 +98,14 @@ CUresult cuMemGetAllocationGranularity(
 	return CUDA_SUCCESS;
 }
 
+/* ThreadSanitizer's shadow lies where hints of interest point, and its mmap
+ * takes a hint that it dislikes for 0: there none is honoured. */
+#ifdef __SANITIZE_THREAD__
+#define HINTS false
+#else
+#define HINTS true
+#endif
+
 static void *reserve_at(uintptr_t hint, size_t bytes)
 {
 	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -115,7 +124,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment, C
 		return CUDA_ERROR_INVALID_VALUE;
 	if (alignment < SOFT_GRANULE)
 		alignment = SOFT_GRANULE;
-	if (hint && !(hint & (alignment - 1)) && reserve_at(hint, bytes) != MAP_FAILED) {
+	if (HINTS && hint && !(hint & (alignment - 1)) && reserve_at(hint, bytes) != MAP_FAILED) {
 		start = hint;
 	} else { /* anywhere: a hint is no more than that */
 		start = (uintptr_t)reserve_at(0, bytes + alignment);
