@@ -46,48 +46,48 @@ enum hs_entry_state {
 
 /* Which hot rows go first. Rows that a launch in flight may read never do. */
 enum hs_order {
-	HS_ORDER_USE,    /* oldest last use: exact LRU by step */
-	HS_ORDER_FETCH,  /* oldest fetch: FIFO */
+	HS_ORDER_USE,	/* oldest last use: exact LRU by step */
+	HS_ORDER_FETCH, /* oldest fetch: FIFO */
 	HS_ORDER_RANDOM,
-	HS_ORDER_ALL,    /* everything but the last launch's rows */
+	HS_ORDER_ALL, /* everything but the last launch's rows */
 };
 
 enum hs_count {
 	HS_COUNT_LAUNCHES,
-	HS_COUNT_HITS,       /* found in a hot row or in the part that is always on the device */
+	HS_COUNT_HITS,	     /* found in a hot row or in the part that is always on the device */
 	HS_COUNT_MISSES,     /* rows fetched */
 	HS_COUNT_DUPLICATES, /* further mentions of a row that the same launch fetches */
 	HS_COUNT_INPLACE,    /* mentions left to be read from the window */
 	HS_COUNT_EVICTIONS,
 	HS_COUNT_INVALIDATED,
-	HS_COUNT_PADDING,    /* -1, and what lies past a row's length */
+	HS_COUNT_PADDING, /* -1, and what lies past a row's length */
 	HS_COUNTS,
 };
 
 /* One layer. The first part is written by the host at safe moments only. */
 struct hs_entry {
-	uint32_t state; /* enum hs_entry_state */
-	uint32_t order; /* enum hs_order */
-	uint32_t row;   /* bytes of a KV row: a multiple of 16 */
-	uint32_t rows;  /* hot rows, below HS_ROWS_MAX */
-	uint32_t mask;  /* of the ring: a power of two >= rows, less one */
-	uint32_t first; /* slots below it are always on the device */
-	uint32_t slots; /* slots from here on are not ours */
-	int32_t hot_index; /* index of hot row 0 as attention sees it */
+	uint32_t state;		   /* enum hs_entry_state */
+	uint32_t order;		   /* enum hs_order */
+	uint32_t row;		   /* bytes of a KV row: a multiple of 16 */
+	uint32_t rows;		   /* hot rows, below HS_ROWS_MAX */
+	uint32_t mask;		   /* of the ring: a power of two >= rows, less one */
+	uint32_t first;		   /* slots below it are always on the device */
+	uint32_t slots;		   /* slots from here on are not ours */
+	int32_t hot_index;	   /* index of hot row 0 as attention sees it */
 	const unsigned char *base; /* slot 0 */
-	unsigned char *hot;        /* hot row 0 */
-	int32_t *map;              /* [slots] */
-	int32_t *owner;            /* [rows] */
-	uint32_t *stamp;           /* [rows] clock of the last use */
-	uint32_t *born;            /* [rows] clock of the fetch */
-	uint32_t *ring;            /* [mask + 1] free hot rows */
-	uint64_t *counts; /* [HS_COUNTS] in mapped host memory, as of the last launch; may be NULL */
+	unsigned char *hot;	   /* hot row 0 */
+	int32_t *map;		   /* [slots] */
+	int32_t *owner;		   /* [rows] */
+	uint32_t *stamp;	   /* [rows] clock of the last use */
+	uint32_t *born;		   /* [rows] clock of the fetch */
+	uint32_t *ring;		   /* [mask + 1] free hot rows */
+	uint64_t *counts;	   /* [HS_COUNTS] in mapped host memory; may be NULL */
 
 	/* Written by kernels; zero at start but for free. */
 	uint64_t free __attribute__((aligned(128))); /* pops << 32 | pushes, each modulo 2^32 */
-	uint32_t clock;  /* launches that have finished looking up */
-	uint32_t epoch;  /* range drops */
-	uint32_t recent; /* misses of a launch, decaying */
+	uint32_t clock;				     /* launches that have finished looking up */
+	uint32_t epoch;				     /* range drops */
+	uint32_t recent;			     /* misses of a launch, decaying */
 	uint32_t evicting;
 	uint64_t before; /* misses until the last launch */
 	uint64_t totals[HS_COUNTS] __attribute__((aligned(128)));
@@ -100,7 +100,7 @@ struct hs_lane {
 	 * Rows of the layer with a stamp at or after step may be read by it. busy:
 	 * step is not known yet. */
 	uint64_t word;
-	uint32_t early;   /* complement of the earliest clock that a block saw */
+	uint32_t early;	  /* complement of the earliest clock that a block saw */
 	uint32_t arrived; /* blocks that have finished looking up */
 };
 

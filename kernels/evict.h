@@ -17,9 +17,10 @@
 #define EVICT_BINS 1024
 
 struct evict_shared {
-	uint32_t want;   /* rows still to be chosen by age */
-	uint32_t guard;  /* rows of at most this age are protected */
-	uint32_t busy;   /* another launch is looking up in this layer */
+	uint32_t now;
+	uint32_t want;	 /* rows still to be chosen by age */
+	uint32_t guard;	 /* rows of at most this age are protected */
+	uint32_t busy;	 /* another launch is looking up in this layer */
 	uint32_t oldest; /* greatest age seen */
 	uint32_t orphans;
 	uint32_t base, shift, width; /* the ages that are counted: base + [0, width) */
@@ -55,7 +56,8 @@ HS_DEVICE bool evict_age(const struct hs_entry *entry, uint32_t h, uint32_t now,
 	uint32_t stamp = hs_load_relaxed(&entry->stamp[h]);
 	uint32_t mixed;
 
-	if (owner == HS_NONE || now - stamp <= e->guard)
+	/* Signed: another lane's clock may have gone on. */
+	if (owner == HS_NONE || (int32_t)(now - stamp) <= (int32_t)e->guard)
 		return false;
 	*orphan = owner < 0;
 	if (entry->order == HS_ORDER_FETCH) {
@@ -205,7 +207,7 @@ HS_DEVICE void evict_take(struct hs_entry *entry, uint32_t now, struct evict_sha
 HS_DEVICE uint32_t evict_want(struct hs_entry *entry, uint32_t free)
 {
 	uint64_t total = hs_load_relaxed(&entry->totals[HS_COUNT_MISSES]) +
-		hs_load_relaxed(&entry->totals[HS_COUNT_INPLACE]);
+			 hs_load_relaxed(&entry->totals[HS_COUNT_INPLACE]);
 	uint32_t misses = (uint32_t)(total - entry->before);
 	uint32_t recent = entry->recent - (entry->recent >> 3), low, high;
 
@@ -224,12 +226,13 @@ HS_DEVICE uint32_t evict_want(struct hs_entry *entry, uint32_t free)
 HS_DEVICE void evict(struct hs_table *table, uint32_t layer, struct evict_shared *e)
 {
 	struct hs_entry *entry = &table->entries[layer];
-	const uint32_t now = hs_load_relaxed(&entry->clock);
 	uint64_t word, next;
-	uint32_t head;
+	uint32_t head, now;
 	int32_t left;
 
 	if (!threadIdx.x) {
+		/* One for all threads: other lanes move it. */
+		e->now = hs_load_relaxed(&entry->clock);
 		word = hs_load_relaxed(&entry->free);
 		head = (uint32_t)(word >> 32);
 		e->tail = (uint32_t)word;
@@ -242,6 +245,7 @@ HS_DEVICE void evict(struct hs_table *table, uint32_t layer, struct evict_shared
 	__syncthreads();
 	if (e->done)
 		return;
+	now = e->now;
 	evict_lanes(table, layer, now, &e->lanes[0], e);
 	__syncthreads();
 	if (e->want && !e->busy) {
@@ -261,8 +265,7 @@ HS_DEVICE void evict(struct hs_table *table, uint32_t layer, struct evict_shared
 			if (e->lanes[0] == e->lanes[1])
 				hs_store_relaxed(&entry->owner[h], (int32_t)HS_NONE);
 			else
-				hs_store_relaxed(
-					&entry->stamp[h], hs_load_relaxed(&entry->clock));
+				hs_store_relaxed(&entry->stamp[h], hs_load_relaxed(&entry->clock));
 		}
 		hs_fence();
 		__syncthreads();
@@ -276,7 +279,7 @@ HS_DEVICE void evict(struct hs_table *table, uint32_t layer, struct evict_shared
 		if ((int32_t)((uint32_t)word - head) < 0)
 			head = (uint32_t)word;
 		next = (uint64_t)head << 32 |
-			((uint32_t)word + (e->lanes[0] == e->lanes[1] ? e->taken : 0));
+		       ((uint32_t)word + (e->lanes[0] == e->lanes[1] ? e->taken : 0));
 	} while (hs_atomic_cas(&entry->free, word, next) != word);
 	hs_store_release(&entry->evicting, 0u);
 }

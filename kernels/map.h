@@ -14,8 +14,8 @@
 /* Bugs that the tests plant to see that they would be caught. */
 enum hs_plant {
 	HS_PLANT_NONE,
-	HS_PLANT_STALE,  /* written slots are not invalidated */
-	HS_PLANT_TWICE,  /* a lost claim goes on as if it were won */
+	HS_PLANT_STALE,	 /* written slots are not invalidated */
+	HS_PLANT_TWICE,	 /* a lost claim goes on as if it were won */
 	HS_PLANT_FLIGHT, /* rows that a launch in flight reads are evicted */
 };
 

@@ -22,7 +22,6 @@ struct resolve_tile {
 	int64_t at;   /* of this thread's entry in both lists */
 	int32_t slot; /* HS_NONE past a row's length */
 	bool live;    /* the entry exists */
-	bool wait;    /* another thread of this launch claims its slot */
 };
 
 HS_DEVICE struct resolve_tile tile_load(const struct hs_resolve_args *a, uint32_t tile)
@@ -30,7 +29,7 @@ HS_DEVICE struct resolve_tile tile_load(const struct hs_resolve_args *a, uint32_
 	const uint32_t lane = threadIdx.x & 31, list = tile / a->tiles;
 	const uint32_t i = list / a->inner, j = list - i * a->inner;
 	const uint32_t n = (tile - list * a->tiles) * a->span + lane;
-	struct resolve_tile t = {0, HS_NONE, false, false};
+	struct resolve_tile t = {0, HS_NONE, false};
 
 	t.live = i < a->outer && lane < a->span && n < a->k;
 	t.at = (int64_t)i * a->outer_stride + (int64_t)j * a->inner_stride + n;
@@ -52,8 +51,8 @@ HS_DEVICE void resolve_count(uint32_t *count, bool one)
  * this launch fetches itself (attention runs after all of it), is an index; one
  * that another launch fetches is not there yet and is read in place.
  */
-HS_DEVICE bool resolve_word(const struct hs_entry *entry, int32_t v, uint32_t lane, uint32_t clock,
-	int32_t *index)
+HS_DEVICE bool resolve_word(
+	const struct hs_entry *entry, int32_t v, uint32_t lane, uint32_t clock, int32_t *index)
 {
 	if (v >= 0)
 		hs_store_relaxed(&entry->stamp[v], clock);
@@ -65,16 +64,16 @@ HS_DEVICE bool resolve_word(const struct hs_entry *entry, int32_t v, uint32_t la
 
 /*
  * Looks the tile up, claims what misses, gives it free rows and leaves (slot,
- * row) of each in f. Returns how many the warp has to fetch. The lists' entries
- * are written, but for those that wait.
+ * row) of each in f; writes the list. Returns how many the warp has to fetch.
  */
 HS_DEVICE uint32_t resolve_look(const struct hs_resolve_args *a, struct hs_entry *entry,
-	struct resolve_tile *t, struct resolve_shared *s, struct resolve_misses *f)
+	const struct resolve_tile *t, struct resolve_shared *s, struct resolve_misses *f)
 {
 	const uint32_t lane = threadIdx.x & 31;
 	const int32_t slot = t->slot, claim = HS_PENDING(a->lane, HS_ROWS_MAX);
 	const bool ours = slot >= (int32_t)entry->first && slot < (int32_t)entry->slots;
 	bool hit = slot >= 0 && slot < (int32_t)entry->first, miss = false, twin = false;
+	bool won = false;
 	int32_t index = slot, v = HS_NONE;
 	unsigned misses, gets;
 	uint64_t word = 0;
@@ -84,13 +83,8 @@ HS_DEVICE uint32_t resolve_look(const struct hs_resolve_args *a, struct hs_entry
 		v = hs_load_relaxed(&entry->map[slot]);
 		if (v == HS_NONE) {
 			v = hs_atomic_cas(&entry->map[slot], (int32_t)HS_NONE, claim);
-			miss = v == HS_NONE || HS_PLANTED(HS_PLANT_TWICE);
+			won = miss = v == HS_NONE || HS_PLANTED(HS_PLANT_TWICE);
 		}
-		if (!miss && resolve_word(entry, v, a->lane, s->clock, &index)) {
-			hit = v >= 0;
-			twin = !hit;
-		}
-		t->wait = !miss && v == claim;
 	}
 	misses = __ballot_sync(0xffffffffu, miss);
 	if (misses) {
@@ -112,17 +106,28 @@ HS_DEVICE uint32_t resolve_look(const struct hs_resolve_args *a, struct hs_entry
 				miss ? HS_PENDING(a->lane, h) : (int32_t)HS_NONE);
 		}
 	}
+	if (ours && !won) {
+		/* Another thread of this launch looks for a row for the slot. It
+		 * waits for nobody. Before the block arrives, so that the row is
+		 * stamped while the lane is busy. */
+		while (v == claim)
+			v = hs_load_relaxed(&entry->map[slot]);
+		if (resolve_word(entry, v, a->lane, s->clock, &index)) {
+			hit = v >= 0;
+			twin = !hit;
+		}
+	}
 	gets = __ballot_sync(0xffffffffu, miss);
 	if (miss) {
 		rank = (uint32_t)__popc(gets & ((1u << lane) - 1));
 		f->slot[rank] = slot;
 		f->row[rank] = h;
 	}
-	if (t->live && !t->wait)
+	if (t->live)
 		a->out[t->at] = index;
 	resolve_count(&s->count[HS_COUNT_HITS], hit);
 	resolve_count(&s->count[HS_COUNT_DUPLICATES], twin);
-	resolve_count(&s->count[HS_COUNT_INPLACE], ours && !hit && !twin && !miss && !t->wait);
+	resolve_count(&s->count[HS_COUNT_INPLACE], ours && !hit && !twin && !miss);
 	resolve_count(&s->count[HS_COUNT_PADDING], t->live && slot < 0);
 	if (gets && !lane)
 		hs_atomic_add(&s->count[HS_COUNT_MISSES], (uint32_t)__popc(gets));
@@ -180,27 +185,6 @@ HS_DEVICE void resolve_fetch(const struct hs_resolve_args *a, struct hs_entry *e
 	__syncwarp();
 }
 
-/* Entries whose slot another thread of this launch claimed meanwhile. */
-HS_DEVICE void resolve_wait(const struct hs_resolve_args *a, struct hs_entry *entry,
-	struct resolve_tile *t, struct resolve_shared *s)
-{
-	const int32_t claim = HS_PENDING(a->lane, HS_ROWS_MAX);
-	int32_t index = t->slot, v = claim;
-	bool found = false;
-
-	if (!__ballot_sync(0xffffffffu, t->wait))
-		return;
-	if (t->wait) {
-		while (v == claim)
-			v = hs_load_relaxed(&entry->map[t->slot]);
-		found = resolve_word(entry, v, a->lane, s->clock, &index);
-		a->out[t->at] = index;
-	}
-	resolve_count(&s->count[HS_COUNT_DUPLICATES], t->wait && found);
-	resolve_count(&s->count[HS_COUNT_INPLACE], t->wait && !found);
-	t->wait = false;
-}
-
 /* The block has looked up. True in the block that is the last of the launch. */
 HS_DEVICE bool resolve_arrive(
 	const struct hs_resolve_args *a, struct hs_entry *entry, struct resolve_shared *s)
@@ -245,8 +229,8 @@ HS_DEVICE void resolve_finish(
 	evict(a->table, a->layer, &s->evict);
 	__syncthreads();
 	if (threadIdx.x < HS_COUNTS && entry->counts)
-		hs_store_relaxed(&entry->counts[threadIdx.x],
-			hs_load_relaxed(&entry->totals[threadIdx.x]));
+		hs_store_relaxed(
+			&entry->counts[threadIdx.x], hs_load_relaxed(&entry->totals[threadIdx.x]));
 }
 
 HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
@@ -258,6 +242,7 @@ HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
 	uint32_t tile = blockIdx.x * HS_WARPS + warp, count = 0;
 	struct resolve_misses *f = &s->misses[warp];
 	struct resolve_tile t = tile_load(&a, tile);
+	bool last;
 
 	if (entry->state != HS_ENTRY_ON) {
 		for (; tile < tiles; t = tile_load(&a, tile += warps)) {
@@ -272,8 +257,8 @@ HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
 		s->clock = hs_load_relaxed(&entry->clock);
 		s->epoch = hs_load_relaxed(&entry->epoch);
 		/* Before any look at the map: see evict.h. */
-		hs_store_relaxed(&a.table->lanes[a.lane].word,
-			(uint64_t)(2 * (1 + a.layer) + 1) << 32);
+		hs_store_relaxed(
+			&a.table->lanes[a.lane].word, (uint64_t)(2 * (1 + a.layer) + 1) << 32);
 		hs_fence();
 	}
 	__syncthreads();
@@ -281,19 +266,14 @@ HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
 		/* The last tile is fetched after the block has said that it looked. */
 		if (tile >= warps) {
 			resolve_fetch(&a, entry, f, count, s->epoch);
-			resolve_wait(&a, entry, &t, s);
 			t = tile_load(&a, tile);
 		}
 		count = resolve_look(&a, entry, &t, s, f);
 	}
-	if (resolve_arrive(&a, entry, s)) {
-		resolve_fetch(&a, entry, f, count, s->epoch);
-		resolve_wait(&a, entry, &t, s);
+	last = resolve_arrive(&a, entry, s);
+	resolve_fetch(&a, entry, f, count, s->epoch);
+	if (last)
 		resolve_finish(&a, entry, s);
-	} else {
-		resolve_fetch(&a, entry, f, count, s->epoch);
-		resolve_wait(&a, entry, &t, s);
-	}
 }
 
 HS_KERNEL(hs_release, struct hs_release_args)

@@ -51,8 +51,8 @@ struct hs_slots {
  * layer that is not known yet is entered (host side only: it starts to swap
  * at the next safe moment; until then its lists are copied unchanged). NULL
  * also when the table is full or base and row do not fit the window. */
-struct hs_layer *hs_layer_find(struct hs_window *window, CUdeviceptr base, uint32_t row,
-	bool create);
+struct hs_layer *hs_layer_find(
+	struct hs_window *window, CUdeviceptr base, uint32_t row, bool create);
 
 /*
  * Enqueues resolve and swap-in for the list; *remapped is the address of a
@@ -60,8 +60,8 @@ struct hs_layer *hs_layer_find(struct hs_window *window, CUdeviceptr base, uint3
  * negative errno: then nothing was enqueued and the launch goes on with the
  * engine's own list (always right).
  */
-int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list,
-	const struct hs_site *site, CUdeviceptr *remapped);
+int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list, const struct hs_site *site,
+	CUdeviceptr *remapped);
 
 /* The launch that reads the remapped list has been enqueued. Only needed for
  * eager launches once a second stream has been seen; a no-op else. */
@@ -69,13 +69,13 @@ void hs_cache_attended(struct hs_layer *layer, const struct hs_site *site);
 
 /* Rows were, or by work already enqueued will be, written: their hot rows are
  * dropped on this stream before anything that follows on it. */
-void hs_cache_written(struct hs_layer *layer, const struct hs_slots *slots,
-	const struct hs_site *site);
+void hs_cache_written(
+	struct hs_layer *layer, const struct hs_slots *slots, const struct hs_site *site);
 
 /* Bytes of a window were written: the hot rows of every slot they touch, in
  * every layer of the window, are dropped (bytes 0: all of the window). */
-void hs_cache_wrote(struct hs_window *window, CUdeviceptr start, size_t bytes,
-	const struct hs_site *site);
+void hs_cache_wrote(
+	struct hs_window *window, CUdeviceptr start, size_t bytes, const struct hs_site *site);
 
 /* An open capture is about to end on its origin stream (before the driver's
  * cuStreamEndCapture): releases the rows that the graph's last launch holds. */
@@ -103,6 +103,8 @@ struct hs_cache_counts {
 		bytes;
 };
 void hs_cache_read(const struct hs_layer *layer, struct hs_cache_counts *counts);
+
+/* Every layer that was ever entered, those of freed windows included. */
 void hs_layer_each(void (*visit)(struct hs_layer *layer, void *data), void *data);
 uint32_t hs_layer_id(const struct hs_layer *layer);
 

@@ -49,8 +49,8 @@ static CUresult load_kernels(struct hs_device *device)
 /* Registered memory of ours, not the driver's: it can still be read at exit. */
 static CUresult map_counts(struct hs_device *device)
 {
-	void *memory = mmap(NULL, COUNTS_BYTES, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *memory = mmap(
+		NULL, COUNTS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CUresult result;
 
 	if (memory == MAP_FAILED)
@@ -159,8 +159,7 @@ struct hs_device *hs_device_current(void)
 
 CUdeviceptr hs_device_entry(const struct hs_device *device, uint32_t layer)
 {
-	return device->table + offsetof(struct hs_table, entries) +
-		layer * sizeof(struct hs_entry);
+	return device->table + offsetof(struct hs_table, entries) + layer * sizeof(struct hs_entry);
 }
 
 CUdeviceptr hs_device_lane(const struct hs_device *device, uint32_t lane)
@@ -198,5 +197,6 @@ int hs_device_rows(enum hs_device_kernel kernel, uint64_t rows, const void *args
 		return -ENODEV;
 	if (blocks > 8 * (uint64_t)device->processors)
 		blocks = 8 * (uint64_t)device->processors;
-	return hs_device_launch(device, kernel, blocks ? (unsigned)blocks : 1, 0, args, bytes, site);
+	return hs_device_launch(
+		device, kernel, blocks ? (unsigned)blocks : 1, 0, args, bytes, site);
 }

@@ -31,7 +31,7 @@ struct hs_device {
 	CUmodule module;
 	CUfunction kernels[HS_DEVICE_KERNELS];
 	unsigned processors;
-	CUdeviceptr table; /* struct hs_table */
+	CUdeviceptr table;	       /* struct hs_table */
 	uint64_t (*counts)[HS_COUNTS]; /* [HS_LAYERS], mapped host memory */
 	CUdeviceptr counts_device;
 };

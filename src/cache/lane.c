@@ -37,7 +37,7 @@ static bool same(const struct hs_lane_site *lane, const struct hs_site *site, co
 	CUdevice device)
 {
 	return lane->stream == site->stream && lane->capture_id == site->capture_id &&
-		lane->thread == thread && lane->device == device;
+	       lane->thread == thread && lane->device == device;
 }
 
 struct hs_lane_site *hs_lane_find(const struct hs_site *site, CUdevice device, bool create)

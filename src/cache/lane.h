@@ -14,7 +14,7 @@
 struct hs_lane_site {
 	CUstream stream;
 	unsigned long long capture_id; /* 0: eager */
-	const void *thread;            /* of a per-thread default stream */
+	const void *thread;	       /* of a per-thread default stream */
 	CUdevice device;
 	uint32_t id;
 	CUdeviceptr list; /* eager: where its remapped lists go */

@@ -10,7 +10,7 @@
 #include "src/cache/policy.h"
 #include "src/cache/remap.h"
 
-#define BUCKETS 2048 /* a power of two, above HS_LAYERS */
+#define BUCKETS 2048	 /* a power of two, above HS_LAYERS */
 #define ROWS_LEAST 2048u /* one request's top-k */
 #define AUTO_ROWS_MOST 262144u
 #define ALIGN(bytes) (((bytes) + 255) & ~(size_t)255)
@@ -34,12 +34,11 @@ static uint64_t slots_of(const struct hs_window *window, CUdeviceptr base, uint3
 static bool fits(const struct hs_window *window, CUdeviceptr base, uint32_t row)
 {
 	return row && row % 16 == 0 && base % 16 == 0 && base >= window->start &&
-		base < window->start + window->requested && slots_of(window, base, row) > 0 &&
-		slots_of(window, base, row) < INT32_MAX;
+	       base < window->start + window->requested && slots_of(window, base, row) > 0 &&
+	       slots_of(window, base, row) < INT32_MAX;
 }
 
-static struct hs_layer *enter(struct hs_window *window, CUdeviceptr base, uint32_t row,
-	uint32_t at)
+static struct hs_layer *enter(struct hs_window *window, CUdeviceptr base, uint32_t row, uint32_t at)
 {
 	uint32_t n = atomic_load_explicit(&count, memory_order_relaxed);
 	struct hs_layer *layer;
@@ -66,8 +65,8 @@ static struct hs_layer *enter(struct hs_window *window, CUdeviceptr base, uint32
 	return layer;
 }
 
-struct hs_layer *hs_layer_find(struct hs_window *window, CUdeviceptr base, uint32_t row,
-	bool create)
+struct hs_layer *hs_layer_find(
+	struct hs_window *window, CUdeviceptr base, uint32_t row, bool create)
 {
 	struct hs_layer *layer;
 	uint32_t at;
@@ -101,10 +100,8 @@ void hs_layer_each(void (*visit)(struct hs_layer *layer, void *data), void *data
 {
 	uint32_t n = atomic_load_explicit(&count, memory_order_acquire);
 
-	for (uint32_t i = 0; i < n; i++) {
-		if (atomic_load(&layers[i].window))
-			visit(&layers[i], data);
-	}
+	for (uint32_t i = 0; i < n; i++)
+		visit(&layers[i], data);
 }
 
 /* Bytes of everything but the hot rows, and where each part begins. */
@@ -130,8 +127,8 @@ static int write_entry(struct hs_layer *layer, struct hs_device *device, struct 
 	if (hs_driver.cuMemcpyHtoD_v2(hs_device_entry(device, layer->id), entry,
 		    offsetof(struct hs_entry, free)) != CUDA_SUCCESS)
 		return -EIO;
-	return hs_device_launch(device, HS_DEVICE_PREPARE, 4 * device->processors, 0, &args,
-		sizeof(args), &site);
+	return hs_device_launch(
+		device, HS_DEVICE_PREPARE, 4 * device->processors, 0, &args, sizeof(args), &site);
 }
 
 static int start(struct hs_layer *layer, struct hs_device *device, uint32_t rows)
@@ -146,7 +143,7 @@ static int start(struct hs_layer *layer, struct hs_device *device, uint32_t rows
 		.base = (const unsigned char *)(uintptr_t)layer->base,
 		.slots = (uint32_t)slots_of(window, layer->base, layer->row),
 		.counts = (uint64_t *)(uintptr_t)(device->counts_device +
-			layer->id * sizeof(*device->counts)),
+						  layer->id * sizeof(*device->counts)),
 	};
 	CUdeviceptr hot, state;
 	int error;
@@ -212,13 +209,12 @@ static uint32_t rows_for(const struct hs_layer *layer, unsigned starting)
 
 	if (rows == HS_AUTO) {
 		spare = hs_memory_reserve() / 2 / starting;
-		rows = slots * sizeof(int32_t) < spare
-			? (spare - slots * sizeof(int32_t)) / (layer->row + 5 * sizeof(uint32_t))
-			: 0;
+		rows = slots * sizeof(int32_t) < spare ? (spare - slots * sizeof(int32_t)) /
+								 (layer->row + 5 * sizeof(uint32_t))
+						       : 0;
 		rows = rows > AUTO_ROWS_MOST ? AUTO_ROWS_MOST : rows & ~(uint64_t)1023;
+		rows = rows < ROWS_LEAST ? ROWS_LEAST : rows;
 	}
-	if (rows < ROWS_LEAST)
-		rows = ROWS_LEAST;
 	if (rows > slots)
 		rows = slots;
 	return rows < HS_ROWS_MAX ? (uint32_t)rows : HS_ROWS_MAX - 1;

@@ -18,8 +18,8 @@ struct hs_layer {
 	uint32_t id; /* of its entry in the layer table */
 	CUdevice device;
 	struct hs_window *_Atomic window; /* NULL while forgotten */
-	_Atomic bool on;                  /* swaps; changes at safe moments */
-	bool refused;                     /* no room for hot rows: said, not tried again */
+	_Atomic bool on;		  /* swaps; changes at safe moments */
+	bool refused;			  /* no room for hot rows: said, not tried again */
 	/* While it is on: */
 	uint32_t slots, rows;
 	CUdeviceptr hot, state;

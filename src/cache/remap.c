@@ -89,8 +89,8 @@ static int find_eager(CUdeviceptr *out, struct hs_lane_site *lane, size_t bytes)
 	return 0;
 }
 
-static int find_captured(CUdeviceptr *out, struct hs_lane_site *lane, CUdeviceptr list,
-	size_t bytes)
+static int find_captured(
+	CUdeviceptr *out, struct hs_lane_site *lane, CUdeviceptr list, size_t bytes)
 {
 	uint64_t h = (list ^ (uintptr_t)lane->stream) * 0x9e3779b97f4a7c15u >> 32;
 	struct site *site = NULL;

@@ -43,8 +43,8 @@ static unsigned shape(struct hs_resolve_args *args, unsigned processors)
 	return blocks < 2 * processors ? (unsigned)blocks : 2 * processors;
 }
 
-int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list,
-	const struct hs_site *site, CUdeviceptr *remapped)
+int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list, const struct hs_site *site,
+	CUdeviceptr *remapped)
 {
 	struct hs_device *device = hs_device_get(layer->device);
 	struct hs_resolve_args args = {
@@ -85,15 +85,14 @@ int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list,
 	blocks = shape(&args, device->processors);
 	if ((uint64_t)list->outer * list->inner * args.tiles > UINT32_MAX / 2)
 		return -EINVAL;
-	error = hs_device_launch(
-		device, HS_DEVICE_RESOLVE, blocks, 0, &args, sizeof(args), site);
+	error = hs_device_launch(device, HS_DEVICE_RESOLVE, blocks, 0, &args, sizeof(args), site);
 	if (!error)
 		*remapped = out;
 	return error;
 }
 
-static void release(struct hs_device *device, const struct hs_lane_site *lane,
-	const struct hs_site *site)
+static void release(
+	struct hs_device *device, const struct hs_lane_site *lane, const struct hs_site *site)
 {
 	struct hs_release_args args = {
 		.lane = (struct hs_lane *)(uintptr_t)hs_device_lane(device, lane->id)};
@@ -130,8 +129,8 @@ void hs_cache_capture_end(const struct hs_site *site)
 	}
 }
 
-void hs_cache_written(struct hs_layer *layer, const struct hs_slots *slots,
-	const struct hs_site *site)
+void hs_cache_written(
+	struct hs_layer *layer, const struct hs_slots *slots, const struct hs_site *site)
 {
 	struct hs_device *device = hs_device_get(layer->device);
 	struct hs_invalidate_args args = {
@@ -144,12 +143,12 @@ void hs_cache_written(struct hs_layer *layer, const struct hs_slots *slots,
 		(!site->capturing && !atomic_load_explicit(&layer->on, memory_order_acquire)))
 		return;
 	args.entry = (struct hs_entry *)(uintptr_t)hs_device_entry(device, layer->id);
-	hs_device_launch(device, HS_DEVICE_INVALIDATE,
-		(slots->count + HS_THREADS - 1) / HS_THREADS, 0, &args, sizeof(args), site);
+	hs_device_launch(device, HS_DEVICE_INVALIDATE, (slots->count + HS_THREADS - 1) / HS_THREADS,
+		0, &args, sizeof(args), site);
 }
 
-void hs_cache_wrote(struct hs_window *window, CUdeviceptr start, size_t bytes,
-	const struct hs_site *site)
+void hs_cache_wrote(
+	struct hs_window *window, CUdeviceptr start, size_t bytes, const struct hs_site *site)
 {
 	struct hs_device *device = hs_device_get(window->device);
 	struct hs_drop_args args = {
