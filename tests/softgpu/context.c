@@ -22,6 +22,7 @@ static __thread bool inside;		      /* a host function may not call the driver *
 static struct context contexts[CONTEXTS_MAX]; /* the first is the primary one */
 static __thread CUcontext stack[STACK_MAX];
 static __thread int depth;
+static unsigned pace, calls; /* advance() */
 
 static size_t number(const char *variable, size_t otherwise)
 {
@@ -34,7 +35,7 @@ static void configure(void)
 {
 	soft.device_bytes = number("SOFTGPU_MEMORY_MIB", 256) << 20;
 	soft.host_bytes = number("SOFTGPU_HOST_MIB", 1024) << 20;
-	soft_random_state = number("SOFTGPU_SEED", 0);
+	soft_random_state = soft_random_start(number("SOFTGPU_SEED", 0));
 }
 
 static struct context *context_of(CUcontext handle)
@@ -51,6 +52,18 @@ CUcontext soft_context(void)
 	return depth && context_of(stack[depth - 1]) ? stack[depth - 1] : NULL;
 }
 
+/* How far the device gets while the host calls: for a while not at all, for a
+ * while a little, for a while it keeps up. */
+static void advance(void)
+{
+	if (!calls--) {
+		pace = soft_random(3);
+		calls = soft_random(64);
+	}
+	if (pace && !soft_random(3))
+		soft_run_some(soft_random(pace == 1 ? 8 : 2048));
+}
+
 CUresult soft_enter(unsigned need)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -64,8 +77,8 @@ CUresult soft_enter(unsigned need)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (need & SOFT_CONTEXT && !soft_context())
 		return CUDA_ERROR_INVALID_CONTEXT;
-	if (soft_fuzzing() && !soft_random(3))
-		soft_run_some(soft_random(1u << soft_random(12)));
+	if (soft_fuzzing())
+		advance();
 	if (need & SOFT_CONTEXT && soft.error)
 		return soft.error;
 	return need & SOFT_UNSAFE ? soft_capture_unsafe() : CUDA_SUCCESS;
@@ -85,7 +98,8 @@ void soft_seed(uint64_t seed)
 
 	if (entered != CUDA_ERROR_NOT_PERMITTED) {
 		soft_run_all();
-		soft_random_state = seed;
+		soft_random_state = soft_random_start(seed);
+		calls = 0;
 	}
 }
 

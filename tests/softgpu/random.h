@@ -14,6 +14,14 @@ static inline bool soft_fuzzing(void)
 	return soft_random_state != 0;
 }
 
+/* Spreads the bits: xorshift is slow to leave a small state. Only 0 gives 0. */
+static inline uint64_t soft_random_start(uint64_t seed)
+{
+	seed = (seed ^ seed >> 30) * 0xbf58476d1ce4e5b9;
+	seed = (seed ^ seed >> 27) * 0x94d049bb133111eb;
+	return seed ^ seed >> 31;
+}
+
 /* Below n; n > 0. */
 static inline unsigned soft_random(unsigned n)
 {

@@ -9,7 +9,8 @@
 #define QUEUE_MAX 4096 /* then submitting waits, as in a real driver */
 
 static struct soft_task *first, **last = &first;
-static struct soft_task *focus; /* goes on with this one mostly */
+static struct soft_task *focus; /* goes on with this one for so many steps */
+static unsigned patience;
 static unsigned queued;
 
 bool soft_op_copy(struct soft_op *to, const struct soft_op *from)
@@ -159,6 +160,7 @@ static void choose(void)
 
 	for (struct soft_task *task = first; task; task = task->next)
 		count += ready(task);
+	patience = soft_random(soft_random(2) ? 3 : 1024); /* fine and coarse mixtures */
 	pick = soft_random(count); /* deps are older: the first is always ready */
 	for (focus = first; focus; focus = focus->next) {
 		if (ready(focus) && !pick--)
@@ -168,7 +170,7 @@ static void choose(void)
 
 static void step_any(void)
 {
-	if (soft_fuzzing() && (!focus || !soft_random(16)))
+	if (soft_fuzzing() && (!focus || !patience--))
 		choose();
 	else if (!soft_fuzzing())
 		focus = first;
