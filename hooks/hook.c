@@ -6,6 +6,7 @@
 #include "src/launch/launch.h"
 #include "src/memory/gate.h"
 #include "src/memory/memory.h"
+#include "src/trace/trace.h"
 
 _Atomic int hs_hook_state;
 __thread int hs_hook_errno;
@@ -59,7 +60,9 @@ bool hs_hook_wake(void)
 
 void hs_hook_settle(void)
 {
-	if (hs_window_any() && hs_capture_count() == 0)
+	if (hs_window_any() && hs_capture_count() == 0) {
 		hs_launch_report();
+		hs_trace_settle();
+	}
 	hs_memory_settle();
 }

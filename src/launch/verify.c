@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
-#include <unistd.h>
 #include "kernels/abi.h"
 #include "src/base/log.h"
 #include "src/base/options.h"
@@ -34,7 +33,6 @@ struct area {
 
 static struct {
 	_Atomic int state; /* 0 not prepared, 1 ready, -1 stands aside */
-	pid_t pid;
 	CUdevice device; /* where the pool is */
 	CUdeviceptr pool;
 	size_t used;
@@ -87,7 +85,6 @@ void hs_verify_prepare(void)
 		ready = hs_driver.cuCtxGetDevice(&v.device) == CUDA_SUCCESS && map_counts() &&
 			hs_memory_own(&v.pool, POOL_BYTES) == 0;
 		hs_driver.cuThreadExchangeStreamCaptureMode(&mode);
-		v.pid = getpid();
 		if (!ready)
 			hs_warn("HISPARSE_VERIFY: no memory for it, nothing is checked");
 		atomic_store_explicit(&v.state, ready ? 1 : -1, memory_order_release);
@@ -289,18 +286,4 @@ void hs_verify_report(void)
 				(unsigned long long)sum.rows);
 		v.said[layer] = sum.different;
 	}
-}
-
-__attribute__((destructor)) static void finish(void)
-{
-	struct hs_verify_counts c;
-
-	if (atomic_load_explicit(&v.state, memory_order_acquire) != 1 || v.pid != getpid())
-		return;
-	hs_verify_read(&c);
-	hs_log(c.different ? HS_LOG_ERROR : HS_LOG_INFO,
-		"verify: %llu launches checked, %llu rows, %llu different, %llu launches not"
-		" checked",
-		(unsigned long long)c.launches, (unsigned long long)c.rows,
-		(unsigned long long)c.different, (unsigned long long)c.skipped);
 }

@@ -125,6 +125,14 @@ void hs_budget_disown(size_t bytes)
 	atomic_fetch_sub(&own, bytes);
 }
 
+void hs_budget_read(struct hs_memory_counts *counts)
+{
+	counts->pool = atomic_load(&pool_failed) ? 0 : pool;
+	counts->pool_used = hs_budget_used(HS_PLACE_HOST);
+	counts->reserve = reserve;
+	counts->own = atomic_load(&own);
+}
+
 bool hs_budget_active(void)
 {
 	ready();

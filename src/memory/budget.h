@@ -35,6 +35,10 @@ size_t hs_budget_used(enum hs_place place);
 bool hs_budget_own(size_t bytes);
 void hs_budget_disown(size_t bytes);
 
+/* The part of hs_memory_read that is about pool and reserve; zeros until a
+ * window was made. */
+void hs_budget_read(struct hs_memory_counts *counts);
+
 /* Whether windows may move to the host: not HISPARSE_PLACE=device, and a pool
  * that has not failed. While they may not, everything is as the driver says. */
 bool hs_budget_active(void);

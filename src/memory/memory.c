@@ -218,6 +218,12 @@ CUresult hs_memory_range(CUdeviceptr *start, size_t *bytes, CUdeviceptr ptr)
 	return CUDA_SUCCESS;
 }
 
+void hs_memory_read(struct hs_memory_counts *counts)
+{
+	hs_window_read(counts);
+	hs_budget_read(counts);
+}
+
 /* What a window answers as cuMemAlloc's memory would. HOST_POINTER: as for
  * device memory, there is none. False: the driver knows. */
 static bool answer(void *data, CUpointer_attribute which, struct hs_window *window, CUdeviceptr ptr)

@@ -100,6 +100,15 @@ void hs_memory_context_gone(CUcontext context);
  * (HISPARSE_PLACE=device, no pool). */
 size_t hs_memory_reserve(void);
 
+/* What there is, in bytes but for the number of windows. Atomics and constants
+ * only: no lock, no driver call. */
+struct hs_memory_counts {
+	uint64_t windows[2], window_bytes[2]; /* by enum hs_place */
+	uint64_t pool, pool_used;	      /* host memory for windows; 0 if there is none */
+	uint64_t reserve, own;		      /* of the device; own may exceed it */
+};
+void hs_memory_read(struct hs_memory_counts *counts);
+
 /* Device memory of our own (states, remap lists), zeroed, 256-byte aligned, of
  * the current context. Taken from the reserve, and beyond it only while a
  * sixteenth of the device stays free. Returns 0 or a negative errno. Works

@@ -173,6 +173,39 @@ struct hs_window *hs_window_find(CUdeviceptr ptr)
 	return window;
 }
 
+static void count(struct table *table, struct hs_memory_counts *counts)
+{
+	const size_t n = atomic_load_explicit(&table->count, memory_order_relaxed);
+
+	memset(counts->windows, 0, sizeof(counts->windows));
+	memset(counts->window_bytes, 0, sizeof(counts->window_bytes));
+	for (size_t i = 0; i < n; i++) {
+		struct entry *entry = &table->entries[i];
+		struct hs_window *window =
+			atomic_load_explicit(&entry->window, memory_order_relaxed);
+		int place;
+
+		if (!window) /* a table that is being written: it is read again */
+			continue;
+		place = atomic_load_explicit(&window->place, memory_order_relaxed);
+		counts->windows[place]++;
+		counts->window_bytes[place] +=
+			atomic_load_explicit(&entry->end, memory_order_relaxed) -
+			atomic_load_explicit(&entry->start, memory_order_relaxed);
+	}
+}
+
+void hs_window_read(struct hs_memory_counts *counts)
+{
+	unsigned seen;
+
+	do {
+		seen = atomic_load_explicit(&generation, memory_order_acquire);
+		count(&tables[seen & 1], counts);
+		atomic_thread_fence(memory_order_acquire);
+	} while (atomic_load_explicit(&generation, memory_order_relaxed) != seen);
+}
+
 bool hs_window_any(void)
 {
 	return atomic_load_explicit(&highest, memory_order_relaxed) != 0;

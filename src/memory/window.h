@@ -45,4 +45,7 @@ void hs_holding_withdraw(struct hs_holding *holding);
 struct hs_holding *hs_holding_of(struct hs_window *window);
 struct hs_holding *hs_holding_next(struct hs_holding *holding);
 
+/* The part of hs_memory_read that is about windows. Needs no lock. */
+void hs_window_read(struct hs_memory_counts *counts);
+
 #endif
