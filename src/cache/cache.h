@@ -96,6 +96,10 @@ int hs_cache_ready(void);
 void hs_cache_settle(void);
 void hs_cache_forget(struct hs_window *window);
 
+/* The context is about to be destroyed or reset, and with it all that we made
+ * in it; its windows were forgotten. Not on the launch path. */
+void hs_cache_context_gone(CUcontext context);
+
 /* Totals of one layer or of all (NULL) since start, read from mapped host
  * memory without any driver call. */
 struct hs_cache_counts {

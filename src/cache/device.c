@@ -9,7 +9,6 @@
 #include "src/base/log.h"
 #include "src/memory/memory.h"
 
-#define DEVICES 64
 #define COUNTS_BYTES ((size_t)HS_LAYERS * HS_COUNTS * sizeof(uint64_t))
 
 extern const unsigned char hs_kernel_image[] __attribute__((visibility("hidden")));
@@ -28,8 +27,8 @@ static const struct {
 	[HS_DEVICE_COMPARE] = {"hs_compare_hashes", sizeof(struct hs_compare_args)},
 };
 
-static struct hs_device *_Atomic devices[DEVICES];
-static bool failed[DEVICES]; /* said once, not tried again */
+static struct hs_device *_Atomic devices[HS_DEVICES];
+static bool failed[HS_DEVICES]; /* said once, not tried again */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* First use of a kernel loads its code, which a capture does not allow. */
@@ -125,7 +124,7 @@ int hs_device_ready(void)
 	CUdevice id;
 	int error = 0;
 
-	if (hs_driver.cuCtxGetDevice(&id) != CUDA_SUCCESS || id < 0 || id >= DEVICES)
+	if (hs_driver.cuCtxGetDevice(&id) != CUDA_SUCCESS || id < 0 || id >= HS_DEVICES)
 		return -ENODEV;
 	if (hs_device_get(id))
 		return 0;
@@ -143,9 +142,27 @@ int hs_device_ready(void)
 	return error;
 }
 
+/* The struct and the counters stay: someone may be about to read them. */
+CUdevice hs_device_gone(CUcontext context)
+{
+	CUdevice gone = -1;
+
+	pthread_mutex_lock(&lock);
+	for (CUdevice id = 0; id < HS_DEVICES; id++) {
+		struct hs_device *device = hs_device_get(id);
+
+		if (!device || device->context != context)
+			continue;
+		atomic_store(&devices[id], NULL);
+		gone = id;
+	}
+	pthread_mutex_unlock(&lock);
+	return gone;
+}
+
 struct hs_device *hs_device_get(CUdevice id)
 {
-	if (id < 0 || id >= DEVICES)
+	if (id < 0 || id >= HS_DEVICES)
 		return NULL;
 	return atomic_load_explicit(&devices[id], memory_order_acquire);
 }

@@ -13,6 +13,8 @@
 #include "kernels/abi.h"
 #include "src/cache/cache.h"
 
+#define HS_DEVICES 64
+
 enum hs_device_kernel {
 	HS_DEVICE_PREPARE,
 	HS_DEVICE_RESOLVE,
@@ -39,6 +41,10 @@ struct hs_device {
 /* Loads the kernels and makes the table on the current context's device, if
  * that was not done. Returns 0 or a negative errno; failures are logged once. */
 int hs_device_ready(void);
+
+/* The context goes, and the device is not ready any more. Returns its id, or -1
+ * if nothing was made in this context. */
+CUdevice hs_device_gone(CUcontext context);
 
 /* The device if it is ready, else NULL. */
 struct hs_device *hs_device_get(CUdevice id);

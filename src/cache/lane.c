@@ -88,6 +88,16 @@ struct hs_lane_site *hs_lane_next(struct hs_lane_site *last, unsigned long long 
 	return NULL;
 }
 
+void hs_lane_forget(CUdevice device)
+{
+	uint32_t n = atomic_load_explicit(&count, memory_order_acquire);
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (lanes[i].device == device)
+			lanes[i].list_bytes = 0;
+	}
+}
+
 bool hs_lane_many(void)
 {
 	return atomic_load_explicit(&count, memory_order_relaxed) > 1;

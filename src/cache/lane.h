@@ -27,6 +27,9 @@ struct hs_lane_site *hs_lane_find(const struct hs_site *site, CUdevice device, b
 /* The lanes of a capture, one after the other: start with NULL. */
 struct hs_lane_site *hs_lane_next(struct hs_lane_site *last, unsigned long long capture_id);
 
+/* Lists that eager lanes of the device had are gone. */
+void hs_lane_forget(CUdevice device);
+
 /* Whether launches may ever overlap: more than one lane was seen. */
 bool hs_lane_many(void);
 

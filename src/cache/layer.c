@@ -286,7 +286,7 @@ void hs_cache_settle(void)
 
 	hs_cache_ready();
 	pthread_mutex_lock(&lock);
-	for (CUdevice id = 0; id < 64; id++) {
+	for (CUdevice id = 0; id < HS_DEVICES; id++) {
 		struct hs_device *device = hs_device_get(id);
 
 		if (!device || hs_driver.cuCtxPushCurrent_v2(device->context) != CUDA_SUCCESS)
@@ -316,6 +316,27 @@ void hs_cache_forget(struct hs_window *window)
 			hs_driver.cuCtxPopCurrent_v2(&popped);
 		}
 		atomic_store(&layer->window, NULL);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void hs_cache_context_gone(CUcontext context)
+{
+	CUdevice id = hs_device_gone(context);
+	uint32_t n = atomic_load(&count);
+
+	if (id < 0)
+		return;
+	hs_remap_forget(id);
+	pthread_mutex_lock(&lock);
+	for (uint32_t i = 0; i < n; i++) {
+		if (layers[i].device != id || !atomic_load(&layers[i].on))
+			continue;
+		/* Its window is freed later; the memory went with the context. */
+		atomic_store(&layers[i].on, false);
+		atomic_fetch_sub(&on, 1);
+		hs_memory_cold(layers[i].hot);
+		hs_memory_disown(layers[i].state);
 	}
 	pthread_mutex_unlock(&lock);
 }

@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
+#include "src/cache/device.h"
 #include "src/memory/memory.h"
 
 #define POOL_BYTES ((size_t)16 << 20)
 #define ALIGN ((size_t)256)
-#define DEVICES 64
 #define SITES 8192 /* a power of two */
 
 struct pool {
@@ -24,7 +24,7 @@ struct site {
 	size_t bytes;
 };
 
-static struct pool pools[DEVICES];
+static struct pool pools[HS_DEVICES];
 static struct site sites[SITES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -56,7 +56,7 @@ int hs_remap_ready(CUdevice device)
 {
 	int error = 0;
 
-	if (device < 0 || device >= DEVICES)
+	if (device < 0 || device >= HS_DEVICES)
 		return -ENODEV;
 	pthread_mutex_lock(&lock);
 	if (!pools[device].at) {
@@ -66,6 +66,19 @@ int hs_remap_ready(CUdevice device)
 	}
 	pthread_mutex_unlock(&lock);
 	return error;
+}
+
+void hs_remap_forget(CUdevice device)
+{
+	pthread_mutex_lock(&lock);
+	pools[device] = (struct pool){0};
+	/* Emptied, not freed: others may have been entered behind them. */
+	for (unsigned i = 0; i < SITES; i++) {
+		if (sites[i].device == device)
+			sites[i].bytes = 0;
+	}
+	hs_lane_forget(device);
+	pthread_mutex_unlock(&lock);
 }
 
 static int find_eager(CUdeviceptr *out, struct hs_lane_site *lane, size_t bytes)

@@ -16,6 +16,9 @@
 /* Takes the first pool on the current context's device. Safe moments. */
 int hs_remap_ready(CUdevice device);
 
+/* The device's buffers are gone with their context. */
+void hs_remap_forget(CUdevice device);
+
 /* A buffer of at least `bytes` bytes, 256-byte aligned, for the list at `list`.
  * Returns 0 or a negative errno. */
 int hs_remap_find(CUdeviceptr *out, struct hs_lane_site *lane, CUdeviceptr list, size_t bytes);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "src/base/log.h"
 #include "src/base/options.h"
+#include "src/cache/cache.h"
 #include "src/memory/arena.h"
 #include "src/memory/budget.h"
 #include "src/memory/gate.h"
@@ -117,6 +118,7 @@ static CUresult window_alloc(CUdeviceptr *out, size_t bytes)
 	if (result != CUDA_SUCCESS)
 		goto release;
 	hs_own_prepare();
+	hs_cache_ready();
 	hs_holding_publish(h);
 	hs_budget_say();
 	hs_debug("window %u: %zu MiB at 0x%llx on the %s", h->window.id, h->window.bytes >> 20,
@@ -200,6 +202,7 @@ void hs_memory_context_gone(CUcontext context)
 			hs_memory_mark();
 	}
 	hs_own_forget(context);
+	hs_cache_context_gone(context);
 	if (stopped)
 		hs_world_start();
 	hs_memory_unlock();

@@ -400,6 +400,16 @@ void hs_cache_settle(void)
 	fake.settled++;
 }
 
+int hs_cache_ready(void)
+{
+	return 0;
+}
+
+void hs_cache_context_gone(CUcontext context)
+{
+	(void)context;
+}
+
 void hs_cache_forget(struct hs_window *window)
 {
 	(void)window;

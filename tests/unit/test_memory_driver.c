@@ -25,6 +25,16 @@ void hs_cache_settle(void)
 {
 }
 
+int hs_cache_ready(void)
+{
+	return 0;
+}
+
+void hs_cache_context_gone(CUcontext context)
+{
+	(void)context;
+}
+
 void hs_cache_forget(struct hs_window *window)
 {
 	(void)window;
