@@ -105,19 +105,22 @@ void soft_seed(uint64_t seed)
 
 void soft_usage(size_t *device, size_t *host)
 {
-	__attribute__((cleanup(soft_leave))) CUresult entered = soft_enter(0);
+	CUresult entered = soft_enter(0);
 
 	if (device)
 		*device = soft.device_used;
 	if (host)
 		*host = soft.host_used;
+	soft_leave(&entered);
 }
 
 uint64_t soft_launches(void)
 {
-	__attribute__((cleanup(soft_leave))) CUresult entered = soft_enter(0);
+	CUresult entered = soft_enter(0);
+	uint64_t launches = soft.launches;
 
-	return soft.launches;
+	soft_leave(&entered);
+	return launches;
 }
 
 CUresult cuInit(unsigned flags)
