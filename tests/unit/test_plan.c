@@ -240,21 +240,16 @@ static void numbers_as_written(void **state)
 
 static void flags_of_the_table(void **state)
 {
-	const char *why;
+	unsigned count = 0;
 
 	(void)state;
 	assert_string_equal(hs_flag_field("host_bytes")->name, "host-gib");
+	assert_string_equal(hs_flag_field("window_bytes")->name, "window-mib");
 	assert_string_equal(hs_flag_field("slots")->variable, "HISPARSE_SLOTS");
-	assert_int_equal(hs_flag_check(hs_flag_field("slots"), "131072", &why), 0);
-	assert_int_equal(hs_flag_check(hs_flag_field("slots"), "12", &why), -EINVAL);
-	assert_string_equal(why, "--slots=12: a number from 2048 to 1073741824");
-	assert_int_equal(hs_flag_check(hs_flag_field("host_bytes"), "12.5", &why), 0);
-	assert_int_equal(hs_flag_check(hs_flag_field("host_bytes"), "-1", &why), -EINVAL);
-	assert_int_equal(hs_flag_check(hs_flag_field("policy"), "random", &why), 0);
-	assert_int_equal(hs_flag_check(hs_flag_field("policy"), "mru", &why), -EINVAL);
-	assert_non_null(strstr(why, "lru|fifo"));
-	assert_int_equal(hs_flag_check(hs_flag_field("log"), "debug", &why), 0);
-	assert_int_equal(hs_flag_check(hs_flag_field("log"), "loud", &why), -EINVAL);
+	assert_int_equal(hs_flag_field("disable")->kind, HS_FLAG_FLAG);
+	while (hs_flag_at(count))
+		count++;
+	assert_true(count >= 13);
 }
 
 int main(void)

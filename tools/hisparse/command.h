@@ -20,7 +20,9 @@ enum hs_status {
 };
 
 int hs_plan_main(int argc, char **argv);
+int hs_plot_main(int argc, char **argv);
 int hs_replay_main(int argc, char **argv);
+int hs_run_main(int argc, char **argv);
 int hs_synth_main(int argc, char **argv);
 
 /* "hisparse: …" on standard error, one line. */

@@ -7,8 +7,6 @@
  * the library's own parser is.
  */
 
-#include <stdint.h>
-
 enum hs_flag_kind { HS_FLAG_SIZE, HS_FLAG_GIB, HS_FLAG_CHOICE, HS_FLAG_PATH, HS_FLAG_FLAG };
 
 struct hs_flag {
@@ -16,8 +14,6 @@ struct hs_flag {
 	const char *variable; /* HISPARSE_SLOTS */
 	char name[32];	      /* slots, host-gib: the long option without its dashes */
 	enum hs_flag_kind kind;
-	const char *otherwise;
-	uint64_t low, high; /* of SIZE and GIB */
 	const char *help;
 };
 
@@ -26,11 +22,5 @@ const struct hs_flag *hs_flag_at(unsigned index);
 
 /* By the field's name in options.def; the field must be there. */
 const struct hs_flag *hs_flag_field(const char *field);
-
-/*
- * Is `text` a value that the library takes? Returns 0 or -EINVAL; *why is then
- * a line for people (static storage): what, limit, flag.
- */
-int hs_flag_check(const struct hs_flag *flag, const char *text, const char **why);
 
 #endif

@@ -9,10 +9,12 @@ static const struct {
 	int (*main)(int argc, char **argv);
 	const char *help;
 } commands[] = {
+	{"run", hs_run_main, "start a server with the library and its options"},
 	{"plan", hs_plan_main, "size a server from a model's config.json"},
 	{"replay", hs_replay_main, "miss rates of policies and sizes from a recorded stream"},
 	{"synth", hs_synth_main,
 		"write a synthetic stream, or say how far it is from published ones"},
+	{"plot", hs_plot_main, "draw replays as SVG and one HTML page"},
 };
 
 static void usage(FILE *file)
@@ -28,6 +30,7 @@ static void usage(FILE *file)
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
+	static char help[] = "--help";
 	char *title;
 
 	argp_err_exit_status = HS_STATUS_USAGE;
@@ -38,7 +41,7 @@ int main(int argc, char **argv)
 		}
 		/* help COMMAND is COMMAND --help. */
 		name = argv[2];
-		argv[2] = (char[]){"--help"};
+		argv[2] = help;
 	} else if (!strcmp(name, "--version")) {
 		puts("hisparse " HS_VERSION);
 		return HS_STATUS_OK;

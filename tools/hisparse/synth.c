@@ -32,7 +32,7 @@ void hs_synth_scores(
 {
 	double pace = hs_layer_classes[class].pace;
 
-	in->newest = in->k < 64 ? in->k : 64;
+	in->newest = in->k / 32;
 	in->fixed = calibration->fixed;
 	in->drift = class ? calibration->drift / pace : calibration->drift;
 	in->noise = class ? calibration->noise * pace : layer_0_noise;

@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The hisparse command from outside: outputs, numbers and exit statuses."""
+import json
+import os
+import pathlib
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree
+
+COMMAND, PROBE = sys.argv[1:3]
+MODELS = pathlib.Path(__file__).parent / "models"
+EIGHT = ["--gpus", "8", "--host-gib", "1000", "--weights-gib", "90"]
+
+
+def environment(**more):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HISPARSE_", "LD_PRELOAD"))}
+    return dict(kept, **more)
+
+
+def run(*arguments, **more):
+    return subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=120, env=environment(**more))
+
+
+def write_trace(path, lists, context, note=""):
+    """lists[step][layer][request] = positions."""
+    data = struct.pack("<4s5IQ", b"DSAT", 1, len(lists[0]), len(lists), len(lists[0][0]),
+                       len(lists[0][0][0]), context)
+    for step in lists:
+        for layer in step:
+            for row in layer:
+                data += struct.pack(f"<{len(row)}i", *row)
+    path.write_bytes(data + (b"NOTE" + note.encode() if note else b""))
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name)
+
+    def good(self, *arguments, status=0, **more):
+        done = run(*arguments, **more)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done.stdout
+
+    def bad(self, *arguments, status=2, says="", **more):
+        done = run(*arguments, **more)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        self.assertIn(says, done.stderr)
+        self.assertEqual(done.stdout, "")
+
+
+class Front(Case):
+    def test_help_of_every_command(self):
+        commands = re.findall(r"^  (\w+)  ", self.good("--help"), re.M)
+        self.assertGreaterEqual(set(commands), {"run", "plan", "replay", "synth", "plot"})
+        for command in commands:
+            text = self.good(command, "--help")
+            self.assertRegex(text, rf"(?i)usage: hisparse {command}")
+            self.assertEqual(self.good("help", command), text)
+
+    def test_wrong_usage(self):
+        self.bad(says="Usage: hisparse COMMAND")
+        self.bad("fly", says="no command is called fly")
+        for command in ("run", "plan", "replay", "synth"):
+            self.bad(command, "--no-such-option", "x", says="no-such-option")
+        self.assertRegex(self.good("--version"), r"^hisparse \d+\.\d+\.\d+\n$")
+
+
+class Plan(Case):
+    def plan(self, model, *arguments, status=0):
+        return json.loads(self.good("plan", "--json", "--model", MODELS / f"{model}.json", *EIGHT,
+                                    *arguments, status=status))
+
+    def test_bytes_of_a_token(self):
+        for model, kv, total in (("deepseek-v3.2", "fp8", 48068), ("deepseek-v3.2", "bf16", 78324),
+                                 ("glm-5", "fp8", 61464), ("glm-5", "bf16", 100152),
+                                 ("glm-5.2", "fp8", 53940)):
+            self.assertEqual(self.plan(model, "--kv", kv)["bytes_per_token"]["engine"], total)
+
+    def test_text_says_what_to_set(self):
+        text = self.good("plan", "--model", MODELS / "deepseek-v3.2.json", *EIGHT)
+        self.assertIn("HISPARSE_SLOTS=131072 HISPARSE_HOST_GIB=125 HISPARSE_ROW=656", text)
+        self.assertIn("40,016", text)
+        self.assertIn("256 requests of 32,768 tokens fit.", text)
+        self.assertNotIn("\033", text)
+        self.assertFalse([line for line in text.splitlines() if line != line.rstrip()])
+
+    def test_status_tells_whether_it_fits(self):
+        self.assertTrue(self.plan("deepseek-v3.2", "--concurrency", 300)["node"]["fits"])
+        self.assertFalse(self.plan("deepseek-v3.2", "--concurrency", 3000, status=1)["node"]["fits"])
+
+    def test_sorted_from_sixteen_requests_on(self):
+        self.assertFalse(self.plan("glm-5", "--concurrency", 120)["step"]["address_order"])
+        self.assertTrue(self.plan("glm-5", "--concurrency", 128)["step"]["address_order"])
+
+    def test_bad_input(self):
+        self.bad("plan", *EIGHT, says="--model is needed")
+        self.bad("plan", "--model", MODELS, says="--host-gib is needed")
+        self.bad("plan", "--model", "nowhere.json", *EIGHT, status=1, says="nowhere.json")
+        self.bad("plan", "--model", MODELS / "glm-5.json", *EIGHT, "--gpu", "H9000", says="H9000")
+        self.bad("plan", "--model", MODELS / "glm-5.json", *EIGHT, "--dp", "3", says="--dp=3")
+        self.bad("plan", "--model", MODELS / "glm-5.json", *EIGHT, "--context", "long", says="long")
+        self.bad("plan", "--model", MODELS / "glm-5.json", "--host-gib", "9", status=1,
+                 says="no room for KV")
+
+
+class Replay(Case):
+    def setUp(self):
+        super().setUp()
+        self.trace = self.path / "t.dsat"
+        # A core of two rows, two that alternate over four.
+        step = [[[0, 1, 2, 3]]], [[[0, 1, 4, 5]]]
+        write_trace(self.trace, [step[i % 2] for i in range(20)], 8, "made by hand")
+
+    def test_numbers(self):
+        found = json.loads(self.good("replay", self.trace, "--json", "--slots", "4,6"))
+        self.assertEqual(found["skip"], 4)
+        self.assertEqual(found["selections"], 16 * 4)
+        self.assertEqual(found["not_in_step_before"], 0.5)
+        self.assertEqual(found["trace"]["note"], "made by hand")
+        self.assertFalse(found["trace"]["synthetic"])
+        small, large = found["policies"]
+        self.assertEqual(set(small["miss_rate"].values()), {0.5})
+        self.assertEqual(large["miss_rate"],
+                         {"vanilla": 0.5, "fifo": 0, "random": 0, "lru": 0, "belady": 0})
+        self.assertEqual(found["curve"]["mean"][0], 0.5)
+        self.assertEqual(found["heat"]["misses"][0][:3], [4, 2, 0])
+
+    def test_policies_and_buffers_are_chosen(self):
+        write_trace(self.trace, [[[[0, 1], [2, 3]]] for _ in range(9)], 8)
+        text = self.good("replay", self.trace, "--policy", "lru,fifo", "--buffer", "shared",
+                         "--slots", "2")
+        self.assertIn("one buffer shared by all", text)
+        self.assertNotIn("a buffer per request", text)
+        self.assertNotIn("belady", text)
+        self.assertIn("4 slots", text)
+
+    def test_bad_input(self):
+        self.bad("replay", says="which trace?")
+        self.bad("replay", self.trace, "--slots", "3", says="below the trace's top-k 4")
+        self.bad("replay", self.trace, "--policy", "mru", says="mru")
+        self.bad("replay", self.trace, "--skip", "20", status=1, says="too few")
+        self.bad("replay", self.path / "none", status=1, says="No such file")
+        whole = self.trace.read_bytes()
+        self.trace.write_bytes(whole[:100])
+        self.bad("replay", self.trace, status=1, says="not a DSAT version 1 trace")
+        self.trace.write_bytes(b"DSAX" + whole[4:])
+        self.bad("replay", self.trace, status=1, says="not a DSAT version 1 trace")
+        write_trace(self.trace, [[[[8, 1]]]] * 9, 8)
+        self.bad("replay", self.trace, status=1, says="beyond the trace's context")
+
+
+class Synth(Case):
+    def test_says_that_it_is_synthetic(self):
+        trace = self.path / "s.dsat"
+        self.good("synth", "--output", trace, "--layers", 4, "--steps", 30, "--top-k", 64,
+                  "--context", "2k", "--calibration", "hard")
+        text = self.good("replay", trace)
+        self.assertIn("\nsynthetic, calibration hard", text)
+        found = json.loads(self.good("replay", trace, "--json"))
+        self.assertTrue(found["trace"]["synthetic"])
+        # Layers 1-16 of 61 change least: the first of four is calmer than the second.
+        first, second = (line[0] for line in found["curve"]["layers"][:2])
+        self.assertLess(first, second)
+
+    def test_bad_input(self):
+        self.bad("synth", "--calibration", "soft", says="easy or hard")
+        self.bad("synth", "--context", "100", says="below --top-k")
+        self.bad("synth", "--output", self.path / "no" / "t", "--steps", 1, "--layers", 1,
+                 "--top-k", 8, "--context", 64, status=1, says="No such file")
+
+
+class Plot(Case):
+    def test_pictures(self):
+        trace, document = self.path / "s.dsat", self.path / "s.json"
+        self.good("synth", "--output", trace, "--layers", 3, "--steps", 30, "--top-k", 64,
+                  "--context", "2k", "--requests", 2)
+        document.write_text(self.good("replay", trace, "--json"))
+        page = self.good("plot", document, "-o", self.path / "out").strip()
+        names = {path.name for path in (self.path / "out").iterdir()}
+        self.assertEqual(names, {"index.html", "s.bars.svg", "s.shared.svg", "s.curve.svg",
+                                 "s.heat.svg"})
+        for path in (self.path / "out").glob("*.svg"):
+            xml.etree.ElementTree.parse(path)
+            self.assertIn("SYNTHETIC", path.read_text())
+        html = pathlib.Path(page).read_text()
+        self.assertEqual(html.count("<svg"), 4)
+        # Self-contained: nothing is loaded from elsewhere.
+        self.assertFalse(re.search(r'(?:src|href)="(?!data:)', html))
+        rate = json.loads(document.read_text())["policies"][1]["miss_rate"]["lru"]
+        self.assertIn(f"LRU: {100 * rate:.2f} %", html)
+
+    def test_bad_input(self):
+        document = self.path / "x.json"
+        document.write_text("{}")
+        self.bad("plot", document, "-o", self.path / "out", status=1, says="x.json")
+        self.bad("plot", status=2, says="FILE.json")
+
+
+class Run(Case):
+    def go(self, *arguments, **more):
+        return run("run", "--library", PROBE, *arguments, **more)
+
+    def test_sets_the_preload_and_the_options(self):
+        show = 'printf "%s|%s|%s|%s" "$LD_PRELOAD" "$HISPARSE_SLOTS" "$HISPARSE_DISABLE" "$1"'
+        done = self.go("--slots", 4096, "--disable", "--", "sh", "-c", show, "sh", "--slots")
+        self.assertEqual(done.stdout, f"{os.path.realpath(PROBE)}|4096|1|--slots")
+        self.assertEqual(done.returncode, 0)
+
+    def test_prepends_once(self):
+        probe = os.path.realpath(PROBE)
+        for present, expected in (("", probe), (probe, probe), (f"/x.so {probe}", f"/x.so {probe}"),
+                                  ("/x.so:/y.so", f"{probe}:/x.so:/y.so")):
+            done = self.go("--dry-run", "true", LD_PRELOAD=present)
+            line = done.stdout.replace("'", "")
+            self.assertTrue(line.startswith(f"LD_PRELOAD={expected} true"), line)
+
+    def test_flags_win_over_the_environment(self):
+        done = self.go("--slots", 8192, "--dry-run", "true", HISPARSE_SLOTS="4096",
+                       HISPARSE_LIBRARY="/nowhere")
+        self.assertIn("HISPARSE_SLOTS=8192", done.stdout)
+        self.assertNotIn("HISPARSE_LIBRARY", done.stdout)
+
+    def test_row_comes_from_the_model(self):
+        model = self.path / "model"
+        model.mkdir()
+        (model / "config.json").write_text((MODELS / "glm-5.json").read_text())
+        for program, row in ((["vllm", "serve", model, "--kv-cache-dtype", "fp8"], 656),
+                             (["vllm", "serve", model], 1152),
+                             (["python", "-m", "server", f"--model-path={model}",
+                               "--kv-cache-dtype=fp8_e4m3"], 656),
+                             (["x", "--model", model, "--kv-cache-dtype", "bfloat16"], 1152),
+                             (["vllm", "serve", "some/hub-name"], None)):
+            line = self.go("--dry-run", "--", *program).stdout
+            self.assertEqual(re.findall(r"HISPARSE_ROW=(\d+)", line), [str(row)] if row else [])
+        line = self.go("--row", 576, "--dry-run", "--", "vllm", "serve", model).stdout
+        self.assertIn("HISPARSE_ROW=576", line)
+
+    def test_exit_statuses(self):
+        self.assertEqual(self.go("sh", "-c", "exit 7").returncode, 7)
+        self.assertEqual(self.go("sh", "-c", "kill -9 $$").returncode, 128 + 9)
+        self.assertEqual(self.go("./no-such-program").returncode, 127)
+        self.assertEqual(self.go(str(MODELS)).returncode, 126)
+        self.bad("run", "--library", PROBE, "--slots", "12", "true", says="HISPARSE_SLOTS='12'")
+        self.bad("run", "--library", PROBE, "--policy", "mru", "true", says="lru|fifo")
+        self.bad("run", "--library", PROBE, says="which program?")
+        self.bad("run", "--library", "/no/such.so", "true", status=1, says="libhisparse.so")
+
+    def test_signals_reach_the_program(self):
+        program = ('trap "echo term; exit 3" TERM; trap "echo usr1" USR1; echo ready; '
+                   "while :; do sleep 0.05; done")
+        child = subprocess.Popen([COMMAND, "run", "--library", PROBE, "--", "sh", "-c", program],
+                                 stdout=subprocess.PIPE, text=True, env=environment())
+        self.assertEqual(child.stdout.readline(), "ready\n")
+        child.send_signal(signal.SIGUSR1)
+        self.assertEqual(child.stdout.readline(), "usr1\n")
+        child.send_signal(signal.SIGTERM)
+        self.assertEqual(child.stdout.readline(), "term\n")
+        self.assertEqual(child.wait(), 3)
+        child.stdout.close()
+
+    def test_program_does_not_outlive_a_killed_command(self):
+        child = subprocess.Popen([COMMAND, "run", "--library", PROBE, "--", "sh", "-c",
+                                  "echo $$; exec sleep 60"], stdout=subprocess.PIPE, text=True,
+                                 env=environment())
+        pid = int(child.stdout.readline())
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        for _ in range(200):
+            if not os.path.exists(f"/proc/{pid}") or "Z" in pathlib.Path(
+                    f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1][:3]:
+                return
+            time.sleep(0.05)
+        self.fail("the program is still there")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=1)
