@@ -14,7 +14,7 @@ import time
 import unittest
 import xml.etree.ElementTree
 
-COMMAND, PROBE = sys.argv[1:3]
+COMMAND, PROBE, SOFTGPU = sys.argv[1:4]
 MODELS = pathlib.Path(__file__).parent / "models"
 EIGHT = ["--gpus", "8", "--host-gib", "1000", "--weights-gib", "90"]
 
@@ -61,7 +61,7 @@ class Case(unittest.TestCase):
 class Front(Case):
     def test_help_of_every_command(self):
         commands = re.findall(r"^  (\w+)  ", self.good("--help"), re.M)
-        self.assertGreaterEqual(set(commands), {"run", "plan", "replay", "synth", "plot"})
+        self.assertGreaterEqual(set(commands), {"run", "doctor", "plan", "replay", "synth", "plot"})
         for command in commands:
             text = self.good(command, "--help")
             self.assertRegex(text, rf"(?i)usage: hisparse {command}")
@@ -70,7 +70,7 @@ class Front(Case):
     def test_wrong_usage(self):
         self.bad(says="Usage: hisparse COMMAND")
         self.bad("fly", says="no command is called fly")
-        for command in ("run", "plan", "replay", "synth"):
+        for command in ("run", "doctor", "plan", "replay", "synth"):
             self.bad(command, "--no-such-option", "x", says="no-such-option")
         self.assertRegex(self.good("--version"), r"^hisparse \d+\.\d+\.\d+\n$")
 
@@ -96,7 +96,8 @@ class Plan(Case):
 
     def test_status_tells_whether_it_fits(self):
         self.assertTrue(self.plan("deepseek-v3.2", "--concurrency", 300)["node"]["fits"])
-        self.assertFalse(self.plan("deepseek-v3.2", "--concurrency", 3000, status=1)["node"]["fits"])
+        node = self.plan("deepseek-v3.2", "--concurrency", 3000, status=1)["node"]
+        self.assertFalse(node["fits"])
 
     def test_sorted_from_sixteen_requests_on(self):
         self.assertFalse(self.plan("glm-5", "--concurrency", 120)["step"]["address_order"])
@@ -284,5 +285,92 @@ class Run(Case):
         self.fail("the program is still there")
 
 
+class Doctor(Case):
+    def setUp(self):
+        super().setUp()
+        self.root, self.python = self.path / "root", self.path / "python"
+        self.put("proc/meminfo", "MemTotal:  1056964608 kB\nMemAvailable:  1048576000 kB\n")
+        self.put("sys/devices/system/node/node0/meminfo", "Node 0 MemFree: 524288000 kB\n")
+        self.put("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+        self.put("proc/self/cgroup", "0::/pod/one\n")
+        self.engines("python 3.12.1")
+
+    def put(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def engines(self, *lines):
+        self.python.write_text("#!/bin/sh\n" + "".join(f"echo {line}\n" for line in lines))
+        self.python.chmod(0o755)
+
+    def look(self, *arguments, status=0, **more):
+        more.setdefault("LD_LIBRARY_PATH", os.path.dirname(SOFTGPU))
+        text = self.good("doctor", "--json", "--root", self.root, "--python", self.python,
+                         *arguments, status=status, HISPARSE_LIBRARY=PROBE, **more)
+        return {(f["topic"], f["level"]): f for f in json.loads(text)["findings"]}
+
+    def test_a_good_machine(self):
+        found = self.look("--quick")
+        self.assertNotIn("act", {level for _, level in found})
+        self.assertIn("1000 of 1008 GiB available; about 900 GiB",
+                      found["host memory", "ok"]["finding"])
+        self.assertEqual(found["NUMA", "ok"]["finding"], "node 0 has 500 GiB free")
+        self.assertIn("[madvise]", found["huge pages", "ok"]["finding"])
+        self.assertIn("1 GPU", found["driver", "ok"]["finding"])
+        self.assertIn("sm_90", found["GPU", "ok"]["finding"])
+
+    def test_measures_the_copy(self):
+        # How fast the stand-in copies, and so the status, is the machine's business.
+        done = run("doctor", "--root", self.root, "--python", self.python,
+                   LD_LIBRARY_PATH=os.path.dirname(SOFTGPU))
+        self.assertRegex(done.stdout, r"(?m)^\w+ +copy +GPU 0: \d+\.\d GB/s from pinned memory$")
+
+    def test_what_needs_attention(self):
+        self.put("proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n")
+        self.put("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n")
+        # The parent's limit is the smaller one.
+        self.put("sys/fs/cgroup/pod/one/memory.max", "max\n")
+        self.put("sys/fs/cgroup/pod/memory.max", f"{8 << 30}\n")
+        self.put("sys/fs/cgroup/memory.max", "max\n")
+        found = self.look("--quick", status=1)
+        self.assertEqual(found["container", "act"]["finding"], "the control group may hold 8.0 GiB")
+        self.assertIn("HISPARSE_HOST_GIB", found["container", "act"]["advice"])
+        self.assertIn("8 of 16 GiB", found["host memory", "act"]["finding"])
+        self.assertIn("madvise", found["huge pages", "act"]["advice"])
+        self.assertNotIn(("copy", "ok"), found)
+
+    def test_no_driver(self):
+        empty = self.path / "libcuda.so.1"
+        empty.write_text("")
+        found = self.look(status=1, LD_LIBRARY_PATH=self.folder.name)
+        self.assertIn("no libcuda.so.1", found["driver", "act"]["finding"])
+        self.assertIn("plot work without", found["driver", "act"]["advice"])
+
+    def test_engines(self):
+        self.engines("python 3.12.1", "vllm 0.26.0", "sglang 0.5.2", "nvidia-cuda-cupti 13.0.85")
+        found = self.look("--quick")
+        self.assertEqual(found["engine", "ok"]["finding"], "vllm 0.26.0: its kernels are known")
+        self.assertIn("sglang 0.5.2: verified is 0.5.17", found["engine", "note"]["finding"])
+        self.assertIn("13.0.85", found["CUPTI", "ok"]["finding"])
+        self.engines("exit 3")
+        self.python.write_text("#!/bin/sh\nexit 3\n")
+        self.assertIn(("Python", "act"), self.look("--quick", status=1))
+
+    def test_real_python(self):
+        text = self.good("doctor", "--json", "--root", self.root, "--quick", "--python",
+                         sys.executable, HISPARSE_LIBRARY=PROBE,
+                         LD_LIBRARY_PATH=os.path.dirname(SOFTGPU))
+        found = {f["topic"]: f["finding"] for f in json.loads(text)["findings"]}
+        self.assertEqual(found["Python"], f"{sys.executable} {sys.version.split()[0]}")
+
+    def test_text(self):
+        done = run("doctor", "--root", self.root, "--python", self.python, "--quick",
+                   HISPARSE_LIBRARY="/no/such.so", LD_LIBRARY_PATH=os.path.dirname(SOFTGPU))
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"(?m)^act   library  .*\n +set HISPARSE_LIBRARY")
+        self.assertNotIn("\033", done.stdout)
+
+
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=1)
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=1)

@@ -19,6 +19,7 @@ enum hs_status {
 	HS_STATUS_USAGE = 2,
 };
 
+int hs_doctor_main(int argc, char **argv);
 int hs_plan_main(int argc, char **argv);
 int hs_plot_main(int argc, char **argv);
 int hs_replay_main(int argc, char **argv);

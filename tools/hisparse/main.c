@@ -10,6 +10,7 @@ static const struct {
 	const char *help;
 } commands[] = {
 	{"run", hs_run_main, "start a server with the library and its options"},
+	{"doctor", hs_doctor_main, "look at this machine and say what to do"},
 	{"plan", hs_plan_main, "size a server from a model's config.json"},
 	{"replay", hs_replay_main, "miss rates of policies and sizes from a recorded stream"},
 	{"synth", hs_synth_main,

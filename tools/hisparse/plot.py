@@ -89,8 +89,8 @@ def count_text(value):
 def note_of(replay):
     trace = replay["trace"]
     kind = "SYNTHETIC selections, not measured. " if trace["synthetic"] else ""
-    return (f"{kind}{trace['layers']} layers, {trace['steps']} steps, {trace['requests']} requests, "
-            f"context {count_text(trace['context'])}, top-k {count_text(trace['top_k'])}")
+    return (f"{kind}{trace['layers']} layers, {trace['steps']} steps, "
+            f"{trace['requests']} requests, context {count_text(trace['context'])}, top-k {count_text(trace['top_k'])}")
 
 
 def bars(replay, buffer):
@@ -123,9 +123,8 @@ def bars(replay, buffer):
                         f'{picture.y0 - y(value):.1f}" fill="{POLICY[name]}"><title>{NAMES[name]}: '
                         f'{value:.2f} %</title></rect>')
             picture.text(x + width / 2, y(value) - 5, f"{value:.1f}", "middle", "small")
-            picture.text(x + width / 2, picture.y0 + 16,
-                         {"vanilla": "vanilla", "belady": "Belady"}.get(name, NAMES[name]), "middle",
-                         "small")
+            short = {"vanilla": "vanilla", "belady": "Belady"}.get(name, NAMES[name])
+            picture.text(x + width / 2, picture.y0 + 16, short, "middle", "small")
             x += width
         picture.text((start + x) / 2, picture.y0 + 36, f"{count_text(row['slots'])} slots")
         x += width
@@ -212,11 +211,11 @@ def heat(replay):
     # The cold start would take the whole scale.
     warm = sorted(v for line in misses for v in line[max(1, replay["skip"] // width):]) or [1]
     top = warm[int(0.995 * (len(warm) - 1))] or 1
-    picture = Picture(f"Misses by layer and step, LRU, {count_text(data['slots_per_request'])} slots",
-                      note_of(replay), right=110)
+    slots = count_text(data["slots_per_request"])
+    picture = Picture(f"Misses by layer and step, LRU, {slots} slots", note_of(replay), right=110)
     image = base64.b64encode(png([[colour_of(v / top) for v in line] for line in misses])).decode()
-    picture.add(f'<image x="{picture.x0}" y="{picture.y1}" width="{picture.x1 - picture.x0}" height='
-                f'"{picture.y0 - picture.y1}" preserveAspectRatio="none" style="image-rendering: '
+    picture.add(f'<image x="{picture.x0}" y="{picture.y1}" width="{picture.x1 - picture.x0}" '
+                f'height="{picture.y0 - picture.y1}" preserveAspectRatio="none" style="image-rendering: '
                 f'pixelated" href="data:image/png;base64,{image}"/>')
     step = nice(steps / 8)
     for i in range(int(steps / step) + 1):
@@ -244,7 +243,8 @@ def heat(replay):
 def targets(synth):
     """Published shares beside what the synthetic selections give."""
     rows = [row for row in synth["targets"] if row["rate"]]
-    picture = Picture(f"Calibration {synth['calibration']}: published (grey) and SYNTHETIC (colour)",
+    name = synth["calibration"]
+    picture = Picture(f"Calibration {name}: published (grey) and SYNTHETIC (colour)",
                       f"fitted to {synth['fitted_to']}; nothing here is measured by us",
                       height=110 + 24 * len(rows) + 30, left=290)
     top = max(max(row["published"][1], row["synthetic"]) for row in rows)
@@ -270,7 +270,8 @@ def targets(synth):
     picture.add(f'<circle cx="{picture.x0}" cy="{picture.y0 + 40}" r="4.5" fill="#0072b2"/>')
     picture.text(picture.x0 + 10, picture.y0 + 44, "fitted", "start", "small")
     picture.add(f'<circle cx="{picture.x0 + 70}" cy="{picture.y0 + 40}" r="4.5" fill="#d55e00"/>')
-    picture.text(picture.x0 + 80, picture.y0 + 44, "held out, or the layers' shape", "start", "small")
+    picture.text(picture.x0 + 80, picture.y0 + 44, "held out, or the layers' shape", "start",
+                 "small")
     return picture
 
 

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+#include <cuda.h>
+#include <ctype.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include "tools/hisparse/doctor.h"
+#include "tools/hisparse/place.h"
+
+/* The entries that are needed, by the names that cuda.h gives them. */
+#define ENTRIES(X)                                                                                 \
+	X(cuInit)                                                                                  \
+	X(cuDriverGetVersion)                                                                      \
+	X(cuDeviceGetCount)                                                                        \
+	X(cuDeviceGetName)                                                                         \
+	X(cuDeviceTotalMem)                                                                        \
+	X(cuDeviceGetAttribute)                                                                    \
+	X(cuDeviceGetPCIBusId)                                                                     \
+	X(cuDevicePrimaryCtxRetain)                                                                \
+	X(cuDevicePrimaryCtxRelease)                                                               \
+	X(cuCtxSetCurrent)                                                                         \
+	X(cuCtxSynchronize)                                                                        \
+	X(cuMemAlloc)                                                                              \
+	X(cuMemFree)                                                                               \
+	X(cuMemHostAlloc)                                                                          \
+	X(cuMemFreeHost)                                                                           \
+	X(cuMemcpyHtoD)
+
+#define TEXT(name) TEXT_(name)
+#define TEXT_(name) #name
+static struct {
+#define X(name) __typeof__(name) *p_##name;
+	ENTRIES(X)
+#undef X
+} driver;
+
+/* Returns the entry that is missing, or NULL. */
+static const char *load(void *library)
+{
+#define X(name)                                                                                    \
+	driver.p_##name = (__typeof__(name) *)dlsym(library, TEXT(name));                          \
+	if (!driver.p_##name)                                                                      \
+		return TEXT(name);
+	ENTRIES(X)
+#undef X
+	return NULL;
+}
+
+/* The best of a few copies from pinned memory, in GB/s; 0 if it cannot be told. */
+static double copy_rate(CUdevice device)
+{
+	const size_t bytes = (size_t)64 << 20;
+	CUcontext context;
+	CUdeviceptr to = 0;
+	void *from = NULL;
+	double best = 0;
+
+	if (driver.p_cuDevicePrimaryCtxRetain(&context, device))
+		return 0;
+	if (driver.p_cuCtxSetCurrent(context) ||
+		driver.p_cuMemHostAlloc(&from, bytes, CU_MEMHOSTALLOC_PORTABLE) ||
+		driver.p_cuMemAlloc(&to, bytes))
+		goto out;
+	for (int turn = 0; turn < 5; turn++) {
+		struct timespec start, end;
+		double seconds;
+
+		clock_gettime(CLOCK_MONOTONIC, &start);
+		if (driver.p_cuMemcpyHtoD(to, from, bytes) || driver.p_cuCtxSynchronize())
+			goto out;
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		seconds = (double)(end.tv_sec - start.tv_sec) +
+			  (double)(end.tv_nsec - start.tv_nsec) * 1e-9;
+		if (seconds > 0 && (double)bytes / seconds / 1e9 > best)
+			best = (double)bytes / seconds / 1e9;
+	}
+out:
+	if (to)
+		driver.p_cuMemFree(to);
+	if (from)
+		driver.p_cuMemFreeHost(from);
+	driver.p_cuDevicePrimaryCtxRelease(device);
+	return best;
+}
+
+static void read_line(char *out, size_t room, const char *root, const char *bus, const char *name)
+{
+	char path[PATH_MAX];
+	FILE *file;
+
+	*out = '\0';
+	snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/%s", root, bus, name);
+	file = fopen(path, "r");
+	if (!file)
+		return;
+	if (fgets(out, (int)room, file))
+		out[strcspn(out, "\n")] = '\0';
+	fclose(file);
+}
+
+/* A link that is asleep tells a low speed: only the width and the most it can count. */
+static void report_link(struct hs_findings *findings, const char *root, int index, char *bus)
+{
+	char speed[64], width[16], most[16], node[16];
+
+	for (char *at = bus; *at; at++)
+		*at = (char)tolower((unsigned char)*at);
+	read_line(speed, sizeof(speed), root, bus, "max_link_speed");
+	read_line(width, sizeof(width), root, bus, "current_link_width");
+	read_line(most, sizeof(most), root, bus, "max_link_width");
+	read_line(node, sizeof(node), root, bus, "numa_node");
+	if (*speed)
+		hs_find(findings, strcmp(width, most) ? HS_ACT : HS_FINE, "link",
+			strcmp(width, most)
+				? "fewer lanes than the GPU has: reseat it, or take another slot"
+				: NULL,
+			"GPU %d at %s: %s, %s of %s lanes, NUMA node %s", index, bus, speed, width,
+			most, *node ? node : "unknown");
+}
+
+static void report_gpu(
+	struct hs_findings *findings, const char *root, int index, CUdevice device, bool measure)
+{
+	char name[96] = "", bus[32] = "";
+	int major = 0, minor = 0;
+	size_t total = 0;
+	double rate;
+
+	driver.p_cuDeviceGetName(name, sizeof(name), device);
+	driver.p_cuDeviceTotalMem(&total, device);
+	driver.p_cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+	driver.p_cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+	/* Swap-in rewrites lists of sm90's kernels; those of sm100 read rows through
+	 * tensor maps (hooks/profiles/flashmla.profile). */
+	hs_find(findings, major == 9 ? HS_FINE : HS_ACT, "GPU",
+		major == 9 ? NULL
+			   : "only kernels of sm_90 are known; others run as if nothing were there",
+		"GPU %d: %s, sm_%d%d, %.1f GiB", index, name, major, minor,
+		(double)total / 1073741824.);
+	if (!driver.p_cuDeviceGetPCIBusId(bus, sizeof(bus), device))
+		report_link(findings, root, index, bus);
+	if (!measure)
+		return;
+	rate = copy_rate(device);
+	if (rate <= 0)
+		hs_find(findings, HS_ACT, "copy", "is the GPU's or the host's memory full?",
+			"GPU %d: a copy of 64 MiB from pinned memory failed", index);
+	else
+		hs_find(findings, rate < 40 ? HS_ACT : HS_FINE, "copy",
+			rate < 40 ? "PCIe 5 x16 gives 55: misses will cost that much more; look at "
+				    "the "
+				    "link, other users of it, and the NUMA node"
+				  : NULL,
+			"GPU %d: %.1f GB/s from pinned memory", index, rate);
+}
+
+void hs_doctor_gpus(struct hs_findings *findings, const char *root, bool measure)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	const char *missing;
+	int version = 0, count = 0, err;
+
+	if (!library) {
+		hs_find(findings, HS_ACT, "driver",
+			"install NVIDIA's driver, or give the container its GPUs (--gpus all); "
+			"plan, "
+			"replay, synth and plot work without",
+			"no libcuda.so.1: nothing can be served here");
+		return;
+	}
+	missing = load(library);
+	if (missing) {
+		hs_find(findings, HS_ACT, "driver", "install a driver of CUDA 12 or later",
+			"libcuda.so.1 has no %s", missing);
+		return;
+	}
+	driver.p_cuDriverGetVersion(&version);
+	err = (int)driver.p_cuInit(0);
+	if (!err)
+		err = (int)driver.p_cuDeviceGetCount(&count);
+	if (err || !count) {
+		hs_find(findings, HS_ACT, "driver",
+			"look at nvidia-smi and at CUDA_VISIBLE_DEVICES",
+			"a driver for CUDA %d.%d, but no GPU (error %d)", version / 1000,
+			version % 1000 / 10, err);
+		return;
+	}
+	hs_find(findings, version < 12000 ? HS_ACT : HS_FINE, "driver",
+		version < 12000 ? "install a driver of CUDA 12 or later" : NULL,
+		"CUDA %d.%d, %d GPU%s", version / 1000, version % 1000 / 10, count,
+		count > 1 ? "s" : "");
+	for (int index = 0; index < count; index++)
+		report_gpu(findings, root, index, index, measure);
+}
+
+void hs_doctor_library(struct hs_findings *findings)
+{
+	char path[PATH_MAX];
+	void *library;
+
+	if (hs_place_library(path)) {
+		hs_find(findings, HS_ACT, "library", "set HISPARSE_LIBRARY to libhisparse.so",
+			"libhisparse.so is not where this command was built or installed");
+		return;
+	}
+	library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+	if (library)
+		hs_find(findings, HS_FINE, "library", NULL, "%s", path);
+	else
+		hs_find(findings, HS_ACT, "library", "rebuild it on this machine", "%s", dlerror());
+}
