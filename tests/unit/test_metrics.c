@@ -197,8 +197,10 @@ static void *reader(void *seen)
 	while (!atomic_load(&done)) {
 		const char *text = slurp(name);
 
-		if (text && !whole(text))
+		if (text && !whole(text)) {
+			atomic_store(&done, true);
 			return (void *)"torn";
+		}
 		atomic_fetch_add((_Atomic unsigned *)seen, text != NULL);
 	}
 	return NULL;
@@ -213,7 +215,7 @@ static void readers_see_whole_files(void **state)
 	(void)state;
 	atomic_store(&done, false);
 	pthread_create(&thread, NULL, reader, &seen);
-	for (unsigned i = 0; i < 200 || atomic_load(&seen) < 20; i++) {
+	for (unsigned i = 0; !atomic_load(&done) && (i < 200 || atomic_load(&seen) < 20); i++) {
 		fake.cache[0].hits = i % 2 ? 1 : UINT64_MAX;
 		assert_int_equal(hs_file_write(name), 0);
 	}

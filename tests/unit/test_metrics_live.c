@@ -4,10 +4,11 @@
 #include "tests/unit/fake_metrics.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,7 +17,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <dirent.h>
 #include "src/base/log.h"
 #include "src/trace/listen.h"
 #include "src/trace/trace.h"
@@ -38,11 +38,10 @@ static int take_port(uint16_t *port)
 	return fd;
 }
 
-static int dial(uint16_t port)
+static int dial(uint16_t port, uint32_t host)
 {
-	const struct sockaddr_in address = {.sin_family = AF_INET,
-		.sin_port = htons(port),
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	const struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(host)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (!connect(fd, (const struct sockaddr *)&address, sizeof(address)))
@@ -52,15 +51,15 @@ static int dial(uint16_t port)
 }
 
 /* What the listener answers to a request whose sender then closes its side. */
-static const char *ask(uint16_t port, const char *request, size_t length)
+static const char *ask(uint16_t port, const char *request)
 {
 	static char text[1 << 16];
 	size_t used = 0;
 	ssize_t n;
-	int fd = dial(port);
+	int fd = dial(port, INADDR_LOOPBACK);
 
 	assert_true(fd >= 0);
-	if (send(fd, request, length, MSG_NOSIGNAL) >= 0)
+	if (send(fd, request, strlen(request), MSG_NOSIGNAL) >= 0)
 		shutdown(fd, SHUT_WR);
 	while ((n = recv(fd, text + used, sizeof(text) - 1 - used, 0)) > 0)
 		used += (size_t)n;
@@ -71,7 +70,7 @@ static const char *ask(uint16_t port, const char *request, size_t length)
 
 static void answers(uint16_t port, const char *request, const char *status)
 {
-	const char *text = ask(port, request, strlen(request));
+	const char *text = ask(port, request);
 
 	if (strncmp(text, "HTTP/1.0 ", 9) || strncmp(text + 9, status, strlen(status)))
 		fail_msg("%s got %s", request, text);
@@ -98,6 +97,7 @@ static void port_answers_http(void **state)
 	(void)state;
 	close(take_port(&port));
 	assert_int_equal(hs_listen_open(port), 0);
+	assert_int_equal(dial(port, INADDR_LOOPBACK + 1), -1); /* 127.0.0.2 */
 	pthread_create(&thread, NULL, serve, &stop);
 	answers(port, "GET /other HTTP/1.1\r\n\r\n", "404");
 	answers(port, "GET /metricsx HTTP/1.1\r\n\r\n", "404");
@@ -107,8 +107,8 @@ static void port_answers_http(void **state)
 	answers(port, "GET /metrics HTTP/1.0\r\n", "400"); /* and no more */
 	answers(port, "", "400");
 	memset(long_request, 'a', sizeof(long_request) - 1);
-	ask(port, long_request, sizeof(long_request)); /* any answer, or none */
-	got = ask(port, "GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n", 41);
+	ask(port, long_request); /* any answer, or none */
+	got = ask(port, "GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n");
 	hs_metrics_text(&text, &length);
 	assert_int_equal(strncmp(got, "HTTP/1.0 200 OK\r\n", 17), 0);
 	assert_non_null(strstr(got, "Content-Type: text/plain; version=0.0.4"));
@@ -117,6 +117,7 @@ static void port_answers_http(void **state)
 	atomic_store(&stop, true);
 	pthread_join(thread, NULL);
 	assert_string_equal(fake.log, "");
+	assert_int_equal(hs_listen_open(port), -EADDRINUSE); /* also by one of us */
 }
 
 static void taken_port_is_said(void **state)
@@ -132,7 +133,8 @@ static void taken_port_is_said(void **state)
 		"file name with %%p gives every process its own\n",
 		port);
 	assert_string_equal(fake.log, line);
-	assert_int_equal(dial((uint16_t)(port + 1)), -1); /* the next one is not tried */
+	assert_int_equal(
+		dial((uint16_t)(port + 1), INADDR_LOOPBACK), -1); /* the next one is not tried */
 	close(fd);
 }
 
@@ -289,49 +291,54 @@ static void children_say_nothing(void **state)
 	assert_int_equal(access(name, F_OK), 0); /* the last counters */
 }
 
-static uint64_t blocked(const char *status)
+/* The blocked signals of the thread behind a status file, if it is ours. */
+static bool blocked(const char *status, uint64_t *mask)
 {
 	char line[256];
-	uint64_t mask = 0;
 	bool ours = false;
 	FILE *file = fopen(status, "r");
 
 	while (file && fgets(line, sizeof(line), file)) {
 		ours |= !strcmp(line, "Name:\thisparse\n");
 		if (!strncmp(line, "SigBlk:", 7))
-			mask = strtoull(line + 7, NULL, 16);
+			*mask = strtoull(line + 7, NULL, 16);
 	}
 	if (file)
 		fclose(file);
-	return ours ? mask : 0;
+	return ours;
+}
+
+static bool find_thread(uint64_t *mask)
+{
+	DIR *folder = opendir("/proc/self/task");
+	struct dirent *entry;
+	bool found = false;
+	char path[300];
+
+	while (!found && (entry = readdir(folder))) {
+		snprintf(path, sizeof(path), "/proc/self/task/%s/status", entry->d_name);
+		found = blocked(path, mask);
+	}
+	closedir(folder);
+	return found;
 }
 
 static void thread_blocks_signals(void)
 {
 	const uint64_t all = UINT64_C(0x7fffffff) & ~(1u << (SIGKILL - 1)) & ~(1u << (SIGSTOP - 1));
-	uint64_t mask = 0;
 	sigset_t before = {0}, after = {0};
-	char path[300];
+	uint64_t mask;
 
 	pthread_sigmask(SIG_SETMASK, NULL, &before);
 	fake.options.metrics = name;
 	hs_trace_settle();
 	pthread_sigmask(SIG_SETMASK, NULL, &after);
 	CHECK(!memcmp(&before, &after, sizeof(before)));
-	/* The thread gets its name after it has started. */
-	while (!mask) {
-		DIR *folder = opendir("/proc/self/task");
-		struct dirent *entry;
-
-		while (!mask && (entry = readdir(folder))) {
-			snprintf(path, sizeof(path), "/proc/self/task/%s/status", entry->d_name);
-			mask = blocked(path);
-		}
-		closedir(folder);
-	}
-	CHECK((mask & all) == all);
-	while (access(name, F_OK)) /* and it writes */
+	/* It writes; while it starts the C library blocks signals as well. */
+	while (access(name, F_OK))
 		sched_yield();
+	CHECK(find_thread(&mask));
+	CHECK((mask & all) == all);
 }
 
 static void thread_writes(void **state)
@@ -350,7 +357,7 @@ static void live_port(void)
 	snprintf(number, sizeof(number), "%u", port);
 	fake.options.metrics = number;
 	hs_trace_settle();
-	CHECK(!strncmp(ask(port, "GET /metrics HTTP/1.0\n\n", 23), "HTTP/1.0 200", 12));
+	CHECK(!strncmp(ask(port, "GET /metrics HTTP/1.0\n\n"), "HTTP/1.0 200", 12));
 }
 
 static void no_port(void)
