@@ -2,11 +2,18 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include "src/base/log.h"
 #include "src/memory/arena.h"
 #include "src/memory/memory.h"
 
-/* Foreign mappings that we step over before giving up. */
+/* Steps before giving up, over foreign mappings and to what the driver takes. */
 #define TRIES 32
+
+/* Driver 580 does not take every multiple of the granule as a hint. From one
+ * refusal to the next we ask for rounder addresses, and stay with what worked. */
+#define ROUND_FIRST ((CUdeviceptr)32 << 20)
+#define ROUND_LAST ((CUdeviceptr)4 << 30)
+static CUdeviceptr round_to = HS_GRANULE;
 
 struct span {
 	CUdeviceptr start;
@@ -17,18 +24,24 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct span *spans; /* by address; ours and nobody else's */
 static size_t count, room;
 
-/* The lowest address >= from where bytes are free among ours; *at: its place
- * in the list. */
+static CUdeviceptr rounded(CUdeviceptr address)
+{
+	return (address + round_to - 1) & ~(round_to - 1);
+}
+
+/* The lowest round address >= from where bytes are free among ours; *at: its
+ * place in the list. */
 static CUdeviceptr first_fit(CUdeviceptr from, size_t bytes, size_t *at)
 {
 	size_t i;
 
+	from = rounded(from);
 	for (i = 0; i < count; i++) {
 		if (spans[i].start + spans[i].bytes <= from)
 			continue;
 		if (spans[i].start >= from && spans[i].start - from >= bytes)
 			break;
-		from = spans[i].start + spans[i].bytes;
+		from = rounded(spans[i].start + spans[i].bytes);
 	}
 	*at = i;
 	return from;
@@ -73,7 +86,11 @@ CUresult hs_arena_reserve(CUdeviceptr *out, size_t bytes, enum hs_arena_part par
 		}
 		if (got)
 			hs_driver.cuMemAddressFree(got, bytes);
-		from += (CUdeviceptr)1 << 30; /* something else lives here */
+		hs_debug("address 0x%llx for %zu MiB: the driver offers 0x%llx",
+			(unsigned long long)from, bytes >> 20, (unsigned long long)got);
+		if (round_to < ROUND_LAST)
+			round_to = round_to < ROUND_FIRST ? ROUND_FIRST : round_to * 4;
+		from += round_to;
 	}
 	pthread_mutex_unlock(&lock);
 	return result;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "src/base/log.h"
 #include "src/base/options.h"
+#include "src/memory/gate.h"
 #include "src/trace/file.h"
 #include "src/trace/listen.h"
 #include "src/trace/metrics.h"
@@ -120,6 +121,14 @@ static void say(const struct hs_metrics *metrics)
 		metrics->layers, (unsigned long long)c->hits, (unsigned long long)c->misses,
 		(unsigned long long)c->inplace, 100 * hs_metrics_hit_rate(c),
 		(unsigned long long)c->evictions, (double)c->bytes / GIB);
+	hs_debug("launches: %llu attention, %llu remapped, %llu refused, %llu writers, %llu fills, "
+		 "%llu unknown; %d captures open",
+		(unsigned long long)metrics->launch.attention,
+		(unsigned long long)metrics->launch.remapped,
+		(unsigned long long)metrics->launch.refused,
+		(unsigned long long)metrics->launch.written,
+		(unsigned long long)metrics->launch.filled,
+		(unsigned long long)metrics->launch.unknown, hs_capture_count());
 	if (hs_options()->verify)
 		hs_log(v->different ? HS_LOG_ERROR : HS_LOG_INFO,
 			"verify: %llu launches checked, %llu rows, %llu different, %llu launches "
