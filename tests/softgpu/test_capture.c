@@ -275,6 +275,45 @@ static void test_nodes(void **state)
 	refused(cuGraphNodeGetType(node, &type), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* NULL means this thread's own stream to the _ptsz forms, and that one can be
+ * captured, behind nodes that a graph has already. */
+static void test_into_a_graph(void **state)
+{
+	CUDA_KERNEL_NODE_PARAMS_v1 params = {.func = function("twice"),
+		.gridDimX = 1,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 1,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.kernelParams = PARAMS(&mem)};
+	CUgraph graph, ended;
+	CUgraphNode node;
+	CUgraphExec exec;
+	int value = 5;
+
+	(void)state;
+	ok(cuGraphCreate(&graph, 0));
+	ok(cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
+	ok(cuStreamBeginCaptureToGraph_ptsz(
+		NULL, graph, &node, NULL, 1, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ok(cuLaunchKernel_ptsz(
+		function("add"), 1, 1, 1, 1, 1, 1, 0, NULL, PARAMS(&mem, &value), NULL));
+	ok(cuStreamEndCapture_ptsz(NULL, &ended));
+	assert_ptr_equal(ended, graph);
+	ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	ok(cuGraphDestroy(graph));
+	for (uint64_t seed = 0; seed < 10; seed++) {
+		soft_seed(seed);
+		mem[0] = 4;
+		ok(cuGraphLaunch(exec, a));
+		ok(cuStreamSynchronize(a));
+		assert_int_equal(mem[0], 13);
+	}
+	soft_seed(0);
+	ok(cuGraphExecDestroy(exec));
+}
+
 static int start_capture(void **state)
 {
 	start(state);
@@ -293,6 +332,7 @@ int main(void)
 		cmocka_unit_test(test_fork_and_join),
 		cmocka_unit_test(test_replay_follows_the_address),
 		cmocka_unit_test(test_nodes),
+		cmocka_unit_test(test_into_a_graph),
 	};
 
 	return cmocka_run_group_tests(tests, start_capture, NULL);
