@@ -15,6 +15,8 @@
 #include "tools/hisparse/plan.h"
 #include "tools/hisparse/size.h"
 
+#define GIB 1073741824.
+
 static struct hs_model read_model(const char *name)
 {
 	char path[1024];
@@ -153,17 +155,19 @@ static void node_of_eight(void **state)
 {
 	struct hs_plan_in in = ask("deepseek-v3.2");
 	struct hs_plan plan;
-	double kv, device;
+	double memory = 143771 / 1024., left = memory - 99, kv;
 
 	(void)state;
 	assert_int_equal(hs_plan_make(&plan, &in), 0);
-	kv = (143771 / 1024. * 0.92 - 99) * 1073741824.;
-	assert_int_equal(plan.plain_tokens, (uint64_t)(kv / 48068) / 64 * 64 * 8);
+	assert_int_equal(
+		plan.plain_tokens, (uint64_t)((memory * 0.92 - 99) * GIB / 48068) / 64 * 64 * 8);
 	assert_int_equal(plan.slots, 32 * 4096);
-	/* The rows fit into 125 GiB of host memory a GPU; what the GPU keeps ends it. */
-	device = kv - 131072. * 61 * 664;
+	assert_true(plan.hot_gib < memory / 8 && plan.reserve_gib == memory / 8);
+	/* 5.8 times what is left of the GPU, less the 8 % that the engine leaves of
+	 * what it takes for the GPU: its memory and 125 GiB of host memory. */
+	kv = (left - memory / 8) * 788 / 136 - 0.08 * (memory + 125);
 	assert_string_equal(plan.limit, "GPU memory");
-	assert_int_equal(plan.tokens, (uint64_t)(device / (61 * 136)) / 64 * 64 * 8);
+	assert_int_equal(plan.tokens, (uint64_t)(kv * GIB / 48068) / 64 * 64 * 8);
 	assert_true(plan.fits);
 	/* 32 requests x 274.4 misses x 61 layers x 656 B at 43 GB/s. */
 	assert_true(fabs(plan.link_ms - 32 * 0.134 * 2048 * 61 * 656 / 43e6) < 1e-6);
@@ -174,20 +178,21 @@ static void host_pool_ends_it(void **state)
 {
 	struct hs_plan_in in = ask("deepseek-v3.2");
 	struct hs_plan plan, tensor_parallel;
-	double device;
+	double memory = 143771 / 1024., kv = memory - 99 + 50 - 0.08 * (memory + 50);
 
 	(void)state;
-	in.host_gib = 80;
+	in.host_gib = 400;
 	assert_int_equal(hs_plan_make(&plan, &in), 0);
-	device = (143771 / 1024. * 0.92 - 99 + 10) * 1073741824. - 131072. * 61 * 664;
 	assert_string_equal(plan.limit, "host pool");
-	assert_int_equal(plan.tokens, (uint64_t)(device / (48068 + 244)) / 64 * 64 * 8);
+	assert_int_equal(plan.tokens, (uint64_t)(kv * GIB / 48068) / 64 * 64 * 8);
 
 	/* One group over eight GPUs: every GPU holds every row. */
 	in.replicas = 1;
 	assert_int_equal(hs_plan_make(&tensor_parallel, &in), 0);
 	assert_int_equal(tensor_parallel.plain_tokens, plan.plain_tokens / 8);
 	assert_int_equal(tensor_parallel.slots, 256 * 4096);
+	/* A hot buffer that is larger than an eighth is the reserve. */
+	assert_true(tensor_parallel.reserve_gib == tensor_parallel.hot_gib);
 }
 
 static void nothing_left(void **state)

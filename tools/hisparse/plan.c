@@ -19,11 +19,38 @@ static double weights(const struct hs_plan_in *in)
 	return (in->model.expert_bytes / in->gpus + in->model.other_bytes / tensor_parallel) / GIB;
 }
 
+/* The library keeps an eighth of the GPU for itself (src/memory/budget.h); the
+ * hot buffer is the most of it. */
+static double reserve(const struct hs_plan *plan, double memory)
+{
+	return plan->hot_gib > memory / 8 ? plan->hot_gib : memory / 8;
+}
+
+/*
+ * GiB that the engine takes for KV. It asks the driver what is free after
+ * loading and leaves (1 - utilisation) of the total alone; the library tells it
+ * min((D - reserve) x (row + 132) / 136, D + host pool) for free and total.
+ */
+static double told(const struct hs_plan *plan, const struct hs_plan_in *in, const char **limit)
+{
+	double memory = in->gpu->memory, host = plan->host_gib;
+	double gain = (double)(plan->token.row + 132) / 136;
+	double free = memory - plan->weights_gib - in->other_gib;
+	double by_gpu = (free - plan->reserve_gib) * gain, by_host = free + host;
+	double total = (memory - plan->reserve_gib) * gain, kv;
+
+	if (total > memory + host)
+		total = memory + host;
+	*limit = by_gpu < by_host ? "GPU memory" : "host pool";
+	kv = (by_gpu < by_host ? by_gpu : by_host) - (1 - in->utilisation) * total;
+	return kv > 0 ? kv : 0;
+}
+
 int hs_plan_make(struct hs_plan *out, const struct hs_plan_in *in)
 {
-	struct hs_plan plan = {.limit = "GPU memory"};
+	struct hs_plan plan = {0};
 	unsigned layers = in->model.layers + (in->mtp ? in->model.mtp : 0);
-	double room, device, by_gpu, by_all, cell;
+	double room, cell;
 
 	hs_model_bytes(&plan.token, &in->model, in->kv, in->mtp, in->all_index);
 	plan.weights_gib = weights(in);
@@ -41,15 +68,9 @@ int hs_plan_make(struct hs_plan *out, const struct hs_plan_in *in)
 	plan.host_gib = in->host_gib / in->gpus;
 
 	plan.plain_tokens = (uint64_t)(room / cell) / 64 * 64 * in->replicas;
-	device = room - plan.hot_gib * GIB;
-	if (device > 0) {
-		by_gpu = device / (double)(plan.token.index + plan.token.map);
-		by_all = (device + plan.host_gib * GIB) / (cell + (double)plan.token.map);
-		if (by_all < by_gpu)
-			plan.limit = "host pool";
-		plan.tokens =
-			(uint64_t)(by_all < by_gpu ? by_all : by_gpu) / 64 * 64 * in->replicas;
-	}
+	plan.reserve_gib = reserve(&plan, in->gpu->memory);
+	plan.tokens =
+		(uint64_t)(told(&plan, in, &plan.limit) * GIB / cell) / 64 * 64 * in->replicas;
 	plan.plain_requests = plan.plain_tokens / in->context;
 	plan.node_requests = plan.tokens / in->context;
 	plan.fits = plan.node_requests >= in->concurrency;

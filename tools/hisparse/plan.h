@@ -30,7 +30,8 @@ struct hs_plan_in {
 struct hs_plan {
 	struct hs_token_bytes token;
 	double weights_gib, kv_gib, hot_gib, host_gib;
-	uint64_t requests; /* of one replica */
+	double reserve_gib; /* what the library keeps, the hot buffer in it */
+	uint64_t requests;  /* of one replica */
 	uint64_t slots;
 	uint64_t plain_tokens, tokens; /* of the node */
 	uint64_t plain_requests, node_requests;

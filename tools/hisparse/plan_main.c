@@ -190,25 +190,25 @@ static int print_json(const struct hs_plan_in *in, const struct hs_plan *plan)
 		(json_int_t)plan->slots, hs_flag_field("host_bytes")->variable, plan->host_gib,
 		hs_flag_field("row")->variable, (json_int_t)plan->token.row);
 
-	return hs_json_print(
-		json_pack("{s:{s:s, s:i, s:i, s:i, s:f}, s:{s:I, s:I, s:I, s:I, s:I},"
-			  " s:{s:f, s:f, s:f, s:f, s:s}, s:{s:I, s:I, s:f, s:I, s:I, s:b},"
-			  " s:{s:f, s:f, s:f, s:f, s:b, s:s}, s:o}",
-			"model", "name", in->model.name, "layers", (int)in->model.layers,
-			"indexers", (int)in->model.indexers, "top_k", (int)in->model.topk,
-			"parameters", in->model.params, "bytes_per_token", "row",
-			(json_int_t)plan->token.row, "latent", (json_int_t)plan->token.latent,
-			"index", (json_int_t)plan->token.index, "map", (json_int_t)plan->token.map,
-			"engine", (json_int_t)(plan->token.latent + plan->token.index), "gpu_gib",
-			"weights", plan->weights_gib, "kv", plan->kv_gib, "hot", plan->hot_gib,
-			"host_pool", plan->host_gib, "limit", plan->limit, "node", "tokens_plain",
-			(json_int_t)plan->plain_tokens, "tokens", (json_int_t)plan->tokens, "ratio",
-			ratio(plan->tokens, plan->plain_tokens), "requests_plain",
-			(json_int_t)plan->plain_requests, "requests",
-			(json_int_t)plan->node_requests, "fits", plan->fits, "step", "miss_rate",
-			in->miss_rate, "missed_rows", plan->missed_rows, "link_ms_address_order",
-			plan->link_ms, "link_ms_any_order", plan->link_ms_spread, "address_order",
-			plan->sorted, "source", in->gpu->source, "set", set));
+	return hs_json_print(json_pack(
+		"{s:{s:s, s:i, s:i, s:i, s:f}, s:{s:I, s:I, s:I, s:I, s:I},"
+		" s:{s:f, s:f, s:f, s:f, s:f, s:s}, s:{s:I, s:I, s:f, s:I, s:I, s:b},"
+		" s:{s:f, s:f, s:f, s:f, s:b, s:s}, s:o}",
+		"model", "name", in->model.name, "layers", (int)in->model.layers, "indexers",
+		(int)in->model.indexers, "top_k", (int)in->model.topk, "parameters",
+		in->model.params, "bytes_per_token", "row", (json_int_t)plan->token.row, "latent",
+		(json_int_t)plan->token.latent, "index", (json_int_t)plan->token.index, "map",
+		(json_int_t)plan->token.map, "engine",
+		(json_int_t)(plan->token.latent + plan->token.index), "gpu_gib", "weights",
+		plan->weights_gib, "kv", plan->kv_gib, "reserve", plan->reserve_gib, "hot",
+		plan->hot_gib, "host_pool", plan->host_gib, "limit", plan->limit, "node",
+		"tokens_plain", (json_int_t)plan->plain_tokens, "tokens", (json_int_t)plan->tokens,
+		"ratio", ratio(plan->tokens, plan->plain_tokens), "requests_plain",
+		(json_int_t)plan->plain_requests, "requests", (json_int_t)plan->node_requests,
+		"fits", plan->fits, "step", "miss_rate", in->miss_rate, "missed_rows",
+		plan->missed_rows, "link_ms_address_order", plan->link_ms, "link_ms_any_order",
+		plan->link_ms_spread, "address_order", plan->sorted, "source", in->gpu->source,
+		"set", set));
 }
 
 static void row(struct hs_table *table, const char *what, uint64_t bytes, const char *where)
@@ -273,8 +273,11 @@ static void print_text(const struct hs_plan_in *in, const struct hs_plan *plan)
 	hs_table_cell(table, "%s", "");
 	gib_pair(table, in->weights_gib < 0 ? "weights (estimated)" : "weights", plan->weights_gib,
 		plan->weights_gib);
-	gib_pair(table, "left for KV", plan->kv_gib, plan->kv_gib);
-	gib_pair(table, "of it hot buffer", -1, plan->hot_gib);
+	gib_pair(table, "KV as the engine sees it", plan->kv_gib,
+		(double)plan->tokens / in->replicas *
+			(double)(plan->token.latent + plan->token.index) / 1073741824.);
+	gib_pair(table, "reserve", -1, plan->reserve_gib);
+	gib_pair(table, "hot buffer, in it", -1, plan->hot_gib);
 	gib_pair(table, "host pool", -1, plan->host_gib);
 	hs_table_cell(table, "the node");
 	for (int i = 0; i < 3; i++)

@@ -90,7 +90,8 @@ def note_of(replay):
     trace = replay["trace"]
     kind = "SYNTHETIC selections, not measured. " if trace["synthetic"] else ""
     return (f"{kind}{trace['layers']} layers, {trace['steps']} steps, "
-            f"{trace['requests']} requests, context {count_text(trace['context'])}, top-k {count_text(trace['top_k'])}")
+            f"{trace['requests']} requests, context {count_text(trace['context'])}, "
+            f"top-k {count_text(trace['top_k'])}")
 
 
 def bars(replay, buffer):
@@ -215,8 +216,8 @@ def heat(replay):
     picture = Picture(f"Misses by layer and step, LRU, {slots} slots", note_of(replay), right=110)
     image = base64.b64encode(png([[colour_of(v / top) for v in line] for line in misses])).decode()
     picture.add(f'<image x="{picture.x0}" y="{picture.y1}" width="{picture.x1 - picture.x0}" '
-                f'height="{picture.y0 - picture.y1}" preserveAspectRatio="none" style="image-rendering: '
-                f'pixelated" href="data:image/png;base64,{image}"/>')
+                f'height="{picture.y0 - picture.y1}" preserveAspectRatio="none" '
+                f'style="image-rendering: pixelated" href="data:image/png;base64,{image}"/>')
     step = nice(steps / 8)
     for i in range(int(steps / step) + 1):
         x = picture.x0 + (picture.x1 - picture.x0) * i * step / steps
