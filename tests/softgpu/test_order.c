@@ -3,6 +3,8 @@
  * both orders under some seed. */
 #include "softgpu/test_soft.h"
 
+#include <pthread.h>
+
 #define SEEDS 40
 
 static int *trail; /* [0] next, then who came */
@@ -232,6 +234,53 @@ static void test_host_function(void **state)
 	assert_int_equal(result, CUDA_ERROR_NOT_PERMITTED);
 }
 
+static void meet(int *sum)
+{
+	int *s = soft_shared(sizeof(int) * 64);
+
+	s[threadIdx.x] = 1;
+	__syncthreads();
+	atomicAdd(sum, s[63 - threadIdx.x]);
+}
+SOFT_KERNEL(meet, int *)
+
+/* Each on its own default stream; whoever synchronises runs the others' work
+ * on, so threads of a block change the OS thread that runs them. */
+static void *worker(void *context)
+{
+	int *sum, total;
+
+	ok(cuCtxSetCurrent(context));
+	sum = zeroed(sizeof(*sum));
+	for (int i = 0; i < 20; i++) {
+		ok(cuLaunchKernel_ptsz(
+			function("meet"), 2, 1, 1, 64, 1, 1, 0, NULL, PARAMS(&sum), NULL));
+		if (i % 3 == 0)
+			ok(cuStreamSynchronize_ptsz(NULL));
+	}
+	ok(cuMemcpyDtoH_v2_ptds(&total, (CUdeviceptr)sum, sizeof(total)));
+	assert_int_equal(total, 20 * 128);
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	pthread_t threads[4];
+	CUcontext context;
+
+	(void)state;
+	ok(cuCtxGetCurrent(&context));
+	function("meet");
+	for (uint64_t seed = 0; seed < 4; seed++) {
+		soft_seed(seed);
+		for (int i = 0; i < 4; i++)
+			assert_int_equal(pthread_create(&threads[i], NULL, worker, context), 0);
+		for (int i = 0; i < 4; i++)
+			assert_int_equal(pthread_join(threads[i], NULL), 0);
+	}
+	soft_seed(0);
+}
+
 static int start_order(void **state)
 {
 	start(state);
@@ -248,6 +297,7 @@ int main(void)
 		cmocka_unit_test(test_pageable_source),
 		cmocka_unit_test(test_poison),
 		cmocka_unit_test(test_host_function),
+		cmocka_unit_test(test_threads),
 	};
 
 	return cmocka_run_group_tests(tests, start_order, NULL);
