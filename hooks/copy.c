@@ -50,6 +50,21 @@ static CUresult leave(bool gated, CUresult result)
 	return hs_hook_end(result);
 }
 
+/* A call without a stream has copied by the time it returns, and work on other
+ * streams need not wait for the default one: what it wrote is dropped by then. */
+#define NOW ((CUstream) ~(uintptr_t)0)
+
+static void wrote(struct span dst, CUstream stream, bool per_thread)
+{
+	hs_copy_wrote(dst.start, dst.bytes, stream == NOW ? NULL : stream, per_thread);
+	if (stream != NOW || !hs_window_any() || !hs_window_find(dst.start))
+		return;
+	if (per_thread)
+		hs_driver.cuStreamSynchronize_ptsz(NULL);
+	else
+		hs_driver.cuStreamSynchronize(NULL);
+}
+
 /* name, its parameters, its arguments, what is written, what is read, where */
 #define COPY(name, params, args, to, from, stream, per_thread)                                     \
 	HS_EXPORT CUresult name params                                                             \
@@ -60,7 +75,7 @@ static CUresult leave(bool gated, CUresult result)
 		const bool gated = enter(dst_.start, src_.start);                                  \
 		const CUresult result = hs_driver.name args;                                       \
 		if (result == CUDA_SUCCESS && dst_.bytes)                                          \
-			hs_copy_wrote(dst_.start, dst_.bytes, stream, per_thread);                 \
+			wrote(dst_, stream, per_thread);                                           \
 		return leave(gated, result);                                                       \
 	}
 
@@ -69,26 +84,26 @@ static CUresult leave(bool gated, CUresult result)
 
 #define DD (CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 #define DD_ASYNC (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
-COPY(cuMemcpy, DD, (dst, src, bytes), AT(dst), AT(src), NULL, false)
-COPY(cuMemcpy_ptds, DD, (dst, src, bytes), AT(dst), AT(src), NULL, true)
+COPY(cuMemcpy, DD, (dst, src, bytes), AT(dst), AT(src), NOW, false)
+COPY(cuMemcpy_ptds, DD, (dst, src, bytes), AT(dst), AT(src), NOW, true)
 COPY(cuMemcpyAsync, DD_ASYNC, (dst, src, bytes, stream), AT(dst), AT(src), stream, false)
 COPY(cuMemcpyAsync_ptsz, DD_ASYNC, (dst, src, bytes, stream), AT(dst), AT(src), stream, true)
-COPY(cuMemcpyDtoD_v2, DD, (dst, src, bytes), AT(dst), AT(src), NULL, false)
-COPY(cuMemcpyDtoD_v2_ptds, DD, (dst, src, bytes), AT(dst), AT(src), NULL, true)
+COPY(cuMemcpyDtoD_v2, DD, (dst, src, bytes), AT(dst), AT(src), NOW, false)
+COPY(cuMemcpyDtoD_v2_ptds, DD, (dst, src, bytes), AT(dst), AT(src), NOW, true)
 COPY(cuMemcpyDtoDAsync_v2, DD_ASYNC, (dst, src, bytes, stream), AT(dst), AT(src), stream, false)
 COPY(cuMemcpyDtoDAsync_v2_ptsz, DD_ASYNC, (dst, src, bytes, stream), AT(dst), AT(src), stream, true)
 
 #define HD (CUdeviceptr dst, const void *src, size_t bytes)
 #define HD_ASYNC (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream)
-COPY(cuMemcpyHtoD_v2, HD, (dst, src, bytes), AT(dst), HOST, NULL, false)
-COPY(cuMemcpyHtoD_v2_ptds, HD, (dst, src, bytes), AT(dst), HOST, NULL, true)
+COPY(cuMemcpyHtoD_v2, HD, (dst, src, bytes), AT(dst), HOST, NOW, false)
+COPY(cuMemcpyHtoD_v2_ptds, HD, (dst, src, bytes), AT(dst), HOST, NOW, true)
 COPY(cuMemcpyHtoDAsync_v2, HD_ASYNC, (dst, src, bytes, stream), AT(dst), HOST, stream, false)
 COPY(cuMemcpyHtoDAsync_v2_ptsz, HD_ASYNC, (dst, src, bytes, stream), AT(dst), HOST, stream, true)
 
 #define DH (void *dst, CUdeviceptr src, size_t bytes)
 #define DH_ASYNC (void *dst, CUdeviceptr src, size_t bytes, CUstream stream)
-COPY(cuMemcpyDtoH_v2, DH, (dst, src, bytes), HOST, AT(src), NULL, false)
-COPY(cuMemcpyDtoH_v2_ptds, DH, (dst, src, bytes), HOST, AT(src), NULL, true)
+COPY(cuMemcpyDtoH_v2, DH, (dst, src, bytes), HOST, AT(src), NOW, false)
+COPY(cuMemcpyDtoH_v2_ptds, DH, (dst, src, bytes), HOST, AT(src), NOW, true)
 COPY(cuMemcpyDtoHAsync_v2, DH_ASYNC, (dst, src, bytes, stream), HOST, AT(src), stream, false)
 COPY(cuMemcpyDtoHAsync_v2_ptsz, DH_ASYNC, (dst, src, bytes, stream), HOST, AT(src), stream, true)
 
@@ -96,8 +111,8 @@ COPY(cuMemcpyDtoHAsync_v2_ptsz, DH_ASYNC, (dst, src, bytes, stream), HOST, AT(sr
 #define PEER_ASYNC                                                                                 \
 	(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t bytes,             \
 		CUstream stream)
-COPY(cuMemcpyPeer, PEER, (dst, to, src, from, bytes), AT(dst), AT(src), NULL, false)
-COPY(cuMemcpyPeer_ptds, PEER, (dst, to, src, from, bytes), AT(dst), AT(src), NULL, true)
+COPY(cuMemcpyPeer, PEER, (dst, to, src, from, bytes), AT(dst), AT(src), NOW, false)
+COPY(cuMemcpyPeer_ptds, PEER, (dst, to, src, from, bytes), AT(dst), AT(src), NOW, true)
 COPY(cuMemcpyPeerAsync, PEER_ASYNC, (dst, to, src, from, bytes, stream), AT(dst), AT(src), stream,
 	false)
 COPY(cuMemcpyPeerAsync_ptsz, PEER_ASYNC, (dst, to, src, from, bytes, stream), AT(dst), AT(src),
@@ -107,7 +122,7 @@ COPY(cuMemcpyPeerAsync_ptsz, PEER_ASYNC, (dst, to, src, from, bytes, stream), AT
 #define TO2D (copy ? BOX2D(copy, dst) : HOST)
 #define FROM2D (copy ? BOX2D(copy, src) : HOST)
 #define COPY2D(name, per_thread)                                                                   \
-	COPY(name, (const CUDA_MEMCPY2D *copy), (copy), TO2D, FROM2D, NULL, per_thread)
+	COPY(name, (const CUDA_MEMCPY2D *copy), (copy), TO2D, FROM2D, NOW, per_thread)
 #define COPY2D_ASYNC(name, per_thread)                                                             \
 	COPY(name, (const CUDA_MEMCPY2D *copy, CUstream stream), (copy, stream), TO2D, FROM2D,     \
 		stream, per_thread)
@@ -121,7 +136,7 @@ COPY2D_ASYNC(cuMemcpy2DAsync_v2_ptsz, true)
 #define TO3D (copy ? BOX3D(copy, dst) : HOST)
 #define FROM3D (copy ? BOX3D(copy, src) : HOST)
 #define COPY3D(name, type, per_thread)                                                             \
-	COPY(name, (const type *copy), (copy), TO3D, FROM3D, NULL, per_thread)
+	COPY(name, (const type *copy), (copy), TO3D, FROM3D, NOW, per_thread)
 #define COPY3D_ASYNC(name, type, per_thread)                                                       \
 	COPY(name, (const type *copy, CUstream stream), (copy, stream), TO3D, FROM3D, stream,      \
 		per_thread)

@@ -274,6 +274,14 @@ static CUresult real_copy2d(const CUDA_MEMCPY2D *copy)
 	return call();
 }
 
+static CUresult real_wait(CUstream stream)
+{
+	assert_null(stream);
+	assert_int_not_equal(told.wrote, 0);
+	told.waited++;
+	return CUDA_SUCCESS;
+}
+
 static CUresult real_copy3d(const CUDA_MEMCPY3D *copy, CUstream stream)
 {
 	(void)copy;
@@ -372,6 +380,7 @@ int mock_reset(void **state)
 	hs_driver.cuMemcpyHtoDAsync_v2_ptsz = real_copy;
 	hs_driver.cuMemcpy2D_v2 = real_copy2d;
 	hs_driver.cuMemcpy3DAsync_v2 = real_copy3d;
+	hs_driver.cuStreamSynchronize = real_wait;
 	hs_driver.cuMemcpyBatchAsync_v2 = real_batch;
 	hs_driver.cuStreamIsCapturing = real_capturing;
 	hs_driver.cuStreamBeginCapture_v2 = real_begin;

@@ -26,7 +26,7 @@
 
 extern struct told {
 	int inside_gate, entered, captures, settled, forgot, gone, launches, nodes, began, ending;
-	int wrote, filled;
+	int wrote, filled, waited; /* waited: for the default stream, after wrote */
 	CUdeviceptr start;
 	size_t bytes;
 	CUstream stream;

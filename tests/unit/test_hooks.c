@@ -91,7 +91,10 @@ static void boxes_are_covered(void **state)
 	cuMemcpy2D_v2(&flat);
 	assert_true(told.start == WINDOW + 3007 && told.bytes == 3050);
 	assert_true(!told.stream && !told.per_thread);
+	/* without a stream: dropped on return */
+	assert_int_equal(told.waited, 1);
 	cuMemcpy3DAsync_v2(&deep, STREAM);
+	assert_int_equal(told.waited, 1);
 	assert_true(told.start == WINDOW + 3201 && told.bytes == 6505);
 	assert_true(told.stream == STREAM);
 	told.wrote = 0;
