@@ -11,6 +11,7 @@ static const struct {
 } commands[] = {
 	{"run", hs_run_main, "start a server with the library and its options"},
 	{"doctor", hs_doctor_main, "look at this machine and say what to do"},
+	{"top", hs_top_main, "watch hits and misses of a running server, layer by layer"},
 	{"plan", hs_plan_main, "size a server from a model's config.json"},
 	{"replay", hs_replay_main, "miss rates of policies and sizes from a recorded stream"},
 	{"synth", hs_synth_main,
