@@ -64,6 +64,26 @@ enum hs_count {
 	HS_COUNTS,
 };
 
+#define HS_EVICT_BINS 512
+/* The stamp of a free row: far enough ahead that no scan takes it. */
+#define HS_STAMP_FREE(clock) ((clock) + 0x40000000u)
+
+/* The scan of a layer's hot rows that makes free rows: see kernels/evict.h. */
+struct hs_evict {
+	uint32_t next;	/* slice to be taken */
+	uint32_t done;	/* slices that are through */
+	uint32_t again; /* scans that one launch may still add */
+	uint32_t now, guard;
+	uint64_t lanes;	     /* sum over the lanes in this layer when it began */
+	uint32_t tail;	     /* the ring's end when it began */
+	uint32_t taken;	     /* rows put behind it */
+	uint32_t want;	     /* rows that the next scan is to free; 0: none is due */
+	uint32_t cut, quota; /* rows with a key below cut go, and quota of those at cut */
+	uint32_t base, shift;
+	uint32_t newer;		      /* complement of the least key's distance from base */
+	uint32_t bins[HS_EVICT_BINS]; /* rows by (key - base) >> shift; the last takes all beyond */
+};
+
 /* One layer. The first part is written by the host at safe moments only. */
 struct hs_entry {
 	uint32_t state;		   /* enum hs_entry_state */
@@ -88,9 +108,10 @@ struct hs_entry {
 	uint32_t clock;				     /* launches that have finished looking up */
 	uint32_t epoch;				     /* range drops */
 	uint32_t recent;			     /* misses of a launch, decaying */
-	uint32_t evicting;
-	uint64_t before; /* misses until the last launch */
+	uint32_t evicting;			     /* a scan is under way */
+	uint64_t before;			     /* misses until the last launch */
 	uint64_t totals[HS_COUNTS] __attribute__((aligned(128)));
+	struct hs_evict evict __attribute__((aligned(128)));
 } __attribute__((aligned(128)));
 
 /* One captured graph's stream or one eager stream: its launches never overlap

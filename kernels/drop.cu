@@ -99,11 +99,17 @@ HS_KERNEL(hs_prepare, struct hs_prepare_args)
 		entry->map[i] = HS_NONE;
 	for (uint32_t i = first; i < entry->rows; i += step) {
 		entry->owner[i] = HS_NONE;
-		entry->stamp[i] = entry->born[i] = 0;
+		entry->stamp[i] = HS_STAMP_FREE(0);
+		entry->born[i] = 0;
 		entry->ring[i] = i;
 	}
+	for (uint32_t i = first; i < HS_EVICT_BINS; i += step)
+		entry->evict.bins[i] = 0;
 	if (first)
 		return;
+	entry->evict.next = 0x7fffffff; /* no slice to be had */
+	entry->evict.want = entry->evict.cut = entry->evict.base = entry->evict.shift = 0;
+	entry->evict.quota = 0;
 	entry->free = entry->rows;
 	entry->clock = entry->epoch = entry->recent = entry->evicting = 0;
 	entry->before = entry->totals[HS_COUNT_MISSES] + entry->totals[HS_COUNT_INPLACE];

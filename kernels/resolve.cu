@@ -11,7 +11,7 @@ struct resolve_misses {
 };
 
 struct resolve_shared {
-	uint32_t clock, epoch, last;
+	uint32_t clock, epoch, last, open;
 	uint32_t count[HS_COUNTS];
 	struct resolve_misses misses[HS_WARPS];
 	struct evict_shared evict;
@@ -96,7 +96,7 @@ HS_DEVICE uint32_t resolve_look(const struct hs_resolve_args *a, struct hs_entry
 			h = (uint32_t)(word >> 32) + rank;
 			miss = (int32_t)((uint32_t)word - h) > 0;
 			if (miss) {
-				h = entry->ring[h & entry->mask];
+				h = hs_load_relaxed(&entry->ring[h & entry->mask]);
 				hs_store_relaxed(&entry->owner[h], slot);
 				hs_store_relaxed(&entry->stamp[h], s->clock);
 				hs_store_relaxed(&entry->born[h], s->clock);
@@ -209,28 +209,27 @@ HS_DEVICE bool resolve_arrive(
 	return s->last;
 }
 
-/* The last block: the launch's rows are known, so the lane is not busy any
- * more; what the next launch finds is made ready. */
-HS_DEVICE void resolve_finish(
-	const struct hs_resolve_args *a, struct hs_entry *entry, struct resolve_shared *s)
+/* Warp 0 of the last block: the launch's rows are known, so the lane is not busy
+ * any more, and free rows are made for the next launch. True when there is
+ * something to do for that. */
+HS_DEVICE bool resolve_finish(const struct hs_resolve_args *a, struct hs_entry *entry)
 {
 	struct hs_lane *own = &a->table->lanes[a->lane];
-	uint32_t early;
+	uint32_t early, now = 0;
 
 	if (!threadIdx.x) {
 		early = ~hs_load_relaxed(&own->early);
+		hs_atomic_add(&entry->totals[HS_COUNT_LAUNCHES], (uint64_t)1);
+		now = hs_atomic_add(&entry->clock, 1u) + 1;
 		hs_store_relaxed(&own->early, 0u);
 		hs_store_relaxed(&own->arrived, 0u);
-		hs_atomic_add(&entry->totals[HS_COUNT_LAUNCHES], (uint64_t)1);
-		hs_atomic_add(&entry->clock, 1u);
 		hs_store_release(&own->word, (uint64_t)(2 * (1 + a->layer)) << 32 | early);
 	}
-	__syncthreads();
-	evict(a->table, a->layer, &s->evict);
-	__syncthreads();
+	__syncwarp();
 	if (threadIdx.x < HS_COUNTS && entry->counts)
 		hs_store_relaxed(
 			&entry->counts[threadIdx.x], hs_load_relaxed(&entry->totals[threadIdx.x]));
+	return evict_open(a->table, a->layer, __shfl_sync(0xffffffffu, now, 0));
 }
 
 HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
@@ -271,9 +270,16 @@ HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
 		count = resolve_look(&a, entry, &t, s, f);
 	}
 	last = resolve_arrive(&a, entry, s);
+	if (last && !warp) {
+		bool open = resolve_finish(&a, entry);
+
+		if (!threadIdx.x)
+			s->open = open;
+	}
 	resolve_fetch(&a, entry, f, count, s->epoch);
-	if (last)
-		resolve_finish(&a, entry, s);
+	__syncthreads();
+	if (!last || s->open)
+		evict_help(a.table, a.layer, &s->evict);
 }
 
 HS_KERNEL(hs_release, struct hs_release_args)

@@ -135,6 +135,39 @@ static void test_lru_old(void **s)
 	assert_int_equal(rig_faults(), 0);
 }
 
+/* Rows are kept ready for the next launch, but not many more than it takes; and
+ * it never lacks any. */
+static void test_little_idles(void **s)
+{
+	enum { K = 96, NEW = 12 };
+	int32_t list[K] = {0};
+	struct hs_cache_counts c;
+	struct hs_list l = rig_list(list, 1, K);
+	uint32_t next = RIG_FIRST, least = UINT32_MAX, most = 0, free;
+
+	(void)s;
+	rig_start(512, HS_POLICY_LRU, 0);
+	for (uint32_t now = 0; now < 300; now++) {
+		for (uint32_t i = 0; i < K; i++) {
+			next = i < NEW ? next + 1 : next;
+			list[i] = (int32_t)(RIG_FIRST + (i < NEW ? next : next - pick(300)) %
+								(RIG_SLOTS - RIG_FIRST));
+		}
+		attend(&l);
+		free = (uint32_t)rig_entry()->free - (uint32_t)(rig_entry()->free >> 32);
+		if (now > 100) {
+			least = free < least ? free : least;
+			most = free > most ? free : most;
+		}
+	}
+	rig_counts(&c);
+	assert_int_equal(c.inplace, 0);
+	assert_true(c.evictions > 2000);
+	assert_true(least >= NEW);
+	assert_true(most < 5 * NEW);
+	assert_int_equal(rig.wrong, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -143,6 +176,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_fifo),
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_vanilla),
+		cmocka_unit_test(test_little_idles),
 	};
 
 	return rig_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
