@@ -94,7 +94,7 @@ static void rates_are_differences(void **state)
 }
 
 /* A process in `folder` with one variable in its environment, that waits. In
- * a shell's child with `below`. */
+ * a shell's child, which forgets its environment, with `below`. */
 static pid_t start(const char *setting, bool below)
 {
 	int pipes[2];
@@ -105,7 +105,8 @@ static pid_t start(const char *setting, bool below)
 	pid = fork();
 	if (!pid) {
 		char *env[] = {(char *)(uintptr_t)setting, NULL};
-		const char *program = below ? "(echo; sleep 100) & wait" : "echo; exec sleep 100";
+		const char *program =
+			below ? "(echo; exec env -i sleep 100) & wait" : "echo; exec sleep 100";
 
 		setpgid(0, 0);
 		dup2(pipes[1], STDOUT_FILENO);
@@ -196,6 +197,7 @@ static void workers_are_found(void **state)
 	snprintf(end, sizeof(end), "/w.%d", (int)child);
 	assert_true(ends_with(sources[0].path, end));
 	assert_int_equal(find(child), 1);
+	assert_true(ends_with(sources[0].path, end));
 	stop(pid);
 }
 
@@ -240,16 +242,22 @@ static void ports_are_read(void **state)
 	assert_int_equal(status, 0);
 }
 
-static json_t *run(const char *arguments, int status)
+static FILE *open_command(const char *arguments)
 {
 	char line[1024];
-	json_t *json;
 	FILE *pipe;
 
 	snprintf(line, sizeof(line), "%s top %s", command, arguments);
 	pipe = popen(line, "r");
 	assert_non_null(pipe);
-	json = json_loadf(pipe, 0, NULL);
+	return pipe;
+}
+
+static json_t *run(const char *arguments, int status)
+{
+	FILE *pipe = open_command(arguments);
+	json_t *json = json_loadf(pipe, 0, NULL);
+
 	assert_int_equal(WEXITSTATUS(pclose(pipe)), status);
 	return json;
 }
@@ -263,31 +271,47 @@ static double number(json_t *json, const char *part, const char *key)
 	return json_number_value(json);
 }
 
-/* Another process writes, as the library does, until it is stopped. */
-static void command_sees_rates(void **state)
+/* Another process writes, as the library does, until it is killed: 40 hits and
+ * 10 misses each time, none any more once there is a file "rest". */
+static pid_t start_writer(void)
 {
 	const struct timespec pause = {.tv_nsec = 10000000};
-	char arguments[256];
-	json_t *json;
-	double ratio;
+	char rest[128];
 	pid_t pid;
 
-	(void)state;
 	fake.cache[1].hits = 0;
+	snprintf(rest, sizeof(rest), "%s/rest", folder);
 	pid = fork();
-	if (!pid) {
-		for (;; nanosleep(&pause, NULL)) {
-			fake.cache[0].hits += 40;
-			fake.cache[0].misses += 10;
-			hs_file_write(name);
-		}
+	while (!pid) {
+		const bool busy = access(rest, F_OK);
+
+		fake.cache[0].hits += busy ? 40 : 0;
+		fake.cache[0].misses += busy ? 10 : 0;
+		hs_file_write(name);
+		nanosleep(&pause, NULL);
 	}
 	while (access(name, F_OK))
 		nanosleep(&pause, NULL);
-	snprintf(arguments, sizeof(arguments), "--once --delay 0.2 --json %s", name);
-	json = run(arguments, 0);
+	return pid;
+}
+
+static void stop_writer(pid_t pid)
+{
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
+}
+
+static void command_sees_rates(void **state)
+{
+	pid_t pid = start_writer();
+	char arguments[256];
+	double ratio;
+	json_t *json;
+
+	(void)state;
+	snprintf(arguments, sizeof(arguments), "--once --delay 0.2 --json %s", name);
+	json = run(arguments, 0);
+	stop_writer(pid);
 	assert_true(number(json, "total", "hits_per_second") > 0);
 	ratio = number(json, "total", "hits_per_second") /
 		number(json, "total", "misses_per_second");
@@ -296,6 +320,58 @@ static void command_sees_rates(void **state)
 	assert_true(number(json, "total", "hits") >= 3040);
 	assert_true(number(json, "windows", "host") == 2);
 	json_decref(json);
+}
+
+static void command_prints_a_table(void **state)
+{
+	char arguments[256], line[512], hits[32], misses[32], rate[32];
+	pid_t pid = start_writer();
+	unsigned lines = 0;
+	FILE *pipe;
+
+	(void)state;
+	snprintf(arguments, sizeof(arguments), "--once --delay 0.2 %s", name);
+	pipe = open_command(arguments);
+	while (fgets(line, sizeof(line), pipe)) {
+		if (sscanf(line, " all 4,096 %31s %31s %31s", hits, misses, rate) != 3 &&
+			sscanf(line, " 0 0 4,096 %31s %31s %31s", hits, misses, rate) != 3)
+			continue;
+		lines++;
+		assert_string_not_equal(hits, "0");
+		assert_string_not_equal(misses, "0");
+		assert_string_equal(rate, "80.00");
+	}
+	assert_int_equal(pclose(pipe), 0);
+	stop_writer(pid);
+	assert_int_equal(lines, 2);
+}
+
+/* Look after look, until the process is gone. */
+static void command_follows(void **state)
+{
+	pid_t pid = start_writer();
+	char arguments[256];
+	unsigned looks = 0;
+	double rate = 1;
+	json_t *json;
+	FILE *pipe;
+
+	(void)state;
+	snprintf(arguments, sizeof(arguments), "--delay 0.1 --json %s", name);
+	pipe = open_command(arguments);
+	for (; rate > 0 && looks < 40; looks++) {
+		json = json_loadf(pipe, JSON_DISABLE_EOF_CHECK, NULL);
+		rate = number(json, "total", "hits_per_second");
+		json_decref(json);
+		if (looks == 2)
+			touch("rest", 0);
+	}
+	assert_true(looks > 3);
+	assert_true(rate == 0); /* of now, not since it began */
+	stop_writer(pid);
+	while ((json = json_loadf(pipe, JSON_DISABLE_EOF_CHECK, NULL)))
+		json_decref(json);
+	assert_int_equal(pclose(pipe), 0);
 }
 
 static void command_shows_what_is_left(void **state)
@@ -339,6 +415,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(numbers_may_be_ports, clear),
 		cmocka_unit_test_setup(ports_are_read, clear),
 		cmocka_unit_test_setup(command_sees_rates, clear),
+		cmocka_unit_test_setup(command_prints_a_table, clear),
+		cmocka_unit_test_setup(command_follows, clear),
 		cmocka_unit_test_setup(command_shows_what_is_left, clear),
 	};
 	int failed;
