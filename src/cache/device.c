@@ -28,6 +28,7 @@ static const struct {
 };
 
 static struct hs_device *_Atomic devices[HS_DEVICES];
+static struct hs_device *_Atomic newest;
 static bool failed[HS_DEVICES]; /* said once, not tried again */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -105,6 +106,8 @@ static int make(CUdevice id)
 			sizeof(struct hs_table));
 		goto unmap;
 	}
+	device->next = atomic_load(&newest);
+	atomic_store_explicit(&newest, device, memory_order_release);
 	atomic_store_explicit(&devices[id], device, memory_order_release);
 	return 0;
 
@@ -165,6 +168,11 @@ struct hs_device *hs_device_get(CUdevice id)
 	if (id < 0 || id >= HS_DEVICES)
 		return NULL;
 	return atomic_load_explicit(&devices[id], memory_order_acquire);
+}
+
+struct hs_device *hs_device_newest(void)
+{
+	return atomic_load_explicit(&newest, memory_order_acquire);
 }
 
 struct hs_device *hs_device_current(void)

@@ -36,6 +36,7 @@ struct hs_device {
 	CUdeviceptr table;	       /* struct hs_table */
 	uint64_t (*counts)[HS_COUNTS]; /* [HS_LAYERS], mapped host memory */
 	CUdeviceptr counts_device;
+	struct hs_device *next; /* made earlier */
 };
 
 /* Loads the kernels and makes the table on the current context's device, if
@@ -49,6 +50,10 @@ CUdevice hs_device_gone(CUcontext context);
 /* The device if it is ready, else NULL. */
 struct hs_device *hs_device_get(CUdevice id);
 struct hs_device *hs_device_current(void);
+
+/* The newest of all that were ever made. Those whose context is gone are among
+ * them: their counters stay readable, and count. */
+struct hs_device *hs_device_newest(void);
 
 /* Where an entry or a lane lies. */
 CUdeviceptr hs_device_entry(const struct hs_device *device, uint32_t layer);

@@ -341,14 +341,11 @@ void hs_cache_context_gone(CUcontext context)
 	pthread_mutex_unlock(&lock);
 }
 
-static void add_counts(const struct hs_layer *layer, struct hs_cache_counts *sum)
+static void add_counts(const struct hs_layer *layer, const struct hs_device *device,
+	struct hs_cache_counts *sum)
 {
-	const struct hs_device *device = hs_device_get(layer->device);
-	const volatile uint64_t *c;
+	const volatile uint64_t *c = device->counts[layer->id];
 
-	if (!device)
-		return;
-	c = device->counts[layer->id];
 	sum->launches += c[HS_COUNT_LAUNCHES];
 	sum->hits += c[HS_COUNT_HITS];
 	sum->misses += c[HS_COUNT_MISSES];
@@ -366,8 +363,10 @@ void hs_cache_read(const struct hs_layer *layer, struct hs_cache_counts *counts)
 	struct hs_cache_counts sum = {0};
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (!layer || layer == &layers[i])
-			add_counts(&layers[i], &sum);
+		const struct hs_device *device = hs_device_newest();
+
+		for (; device && (!layer || layer == &layers[i]); device = device->next)
+			add_counts(&layers[i], device, &sum);
 	}
 	*counts = sum;
 }
