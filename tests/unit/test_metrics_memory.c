@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* hs_memory_read: right, beside changes, and without the driver. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include "fake_driver.h"
+
+/* A driver whose every entry is NULL, meanwhile. */
+static struct hs_memory_counts read_alone(void)
+{
+	struct hs_memory_counts counts;
+	const __typeof__(hs_driver) driver = hs_driver;
+
+	memset((void *)&hs_driver, 0, sizeof(hs_driver));
+	hs_memory_read(&counts);
+	memcpy((void *)&hs_driver, (const void *)&driver, sizeof(driver));
+	return counts;
+}
+
+static void counts_are_those_of_the_windows(void **state)
+{
+	struct hs_memory_counts counts = read_alone();
+	CUdeviceptr kv, other;
+
+	(void)state;
+	assert_int_equal(counts.windows[0] + counts.windows[1], 0);
+	assert_int_equal(counts.window_bytes[0] + counts.window_bytes[1], 0);
+	fake.options.place = HS_OPTION_HOST;
+	kv = fake_window(8);
+	other = fake_window(16);
+	counts = read_alone();
+	assert_int_equal(counts.windows[HS_PLACE_DEVICE], 2);
+	assert_int_equal(counts.window_bytes[HS_PLACE_DEVICE], 24 * MIB);
+	assert_int_equal(counts.pool_used, 0);
+	assert_true(counts.pool > 0);
+	assert_true(counts.reserve > 0);
+	hs_window_reveal(hs_window_find(kv), HS_USE_KV, 656);
+	hs_memory_settle();
+	counts = read_alone();
+	assert_int_equal(counts.windows[HS_PLACE_DEVICE], 1);
+	assert_int_equal(counts.windows[HS_PLACE_HOST], 1);
+	assert_int_equal(counts.window_bytes[HS_PLACE_DEVICE], 16 * MIB);
+	assert_int_equal(counts.window_bytes[HS_PLACE_HOST], 8 * MIB);
+	assert_int_equal(counts.pool_used, 8 * MIB - HS_GRANULE);
+	fake_free(kv);
+	fake_free(other);
+	counts = read_alone();
+	assert_int_equal(counts.windows[0] + counts.windows[1], 0);
+	assert_int_equal(counts.pool_used, 0);
+}
+
+static void own_memory_is_counted(void **state)
+{
+	const uint64_t before = read_alone().own;
+	CUdeviceptr own;
+
+	(void)state;
+	fake_window(8);
+	assert_int_equal(hs_memory_own(&own, MIB), 0);
+	assert_int_equal(read_alone().own, before + MIB);
+	hs_memory_disown(own);
+	assert_int_equal(read_alone().own, before);
+}
+
+static atomic_bool done;
+
+static void *reader(void *data)
+{
+	struct hs_memory_counts counts;
+	uint64_t n;
+
+	(void)data;
+	while (!atomic_load(&done)) {
+		hs_memory_read(&counts);
+		n = counts.windows[HS_PLACE_DEVICE];
+		if (n < 1 || n > 3 || counts.window_bytes[HS_PLACE_DEVICE] != n * 8 * MIB)
+			return (void *)"wrong";
+	}
+	return NULL;
+}
+
+static void counts_are_whole_beside_changes(void **state)
+{
+	CUdeviceptr first = fake_window(8);
+	pthread_t thread;
+	void *wrong;
+
+	(void)state;
+	pthread_create(&thread, NULL, reader, NULL);
+	for (int i = 0; i < 500; i++) {
+		CUdeviceptr second = fake_window(8), third = fake_window(8);
+
+		fake_free(second);
+		fake_free(third);
+	}
+	atomic_store(&done, true);
+	pthread_join(thread, &wrong);
+	assert_null(wrong);
+	fake_free(first);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(counts_are_those_of_the_windows),
+		cmocka_unit_test(own_memory_is_counted),
+		cmocka_unit_test(counts_are_whole_beside_changes),
+	};
+
+	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+}
