@@ -45,7 +45,7 @@ enum hs_entry_state {
 };
 
 /* Which hot rows go first. Rows that a launch in flight may read never do. */
-enum hs_order {
+enum hs_order_by {
 	HS_ORDER_USE,	/* oldest last use: exact LRU by step */
 	HS_ORDER_FETCH, /* oldest fetch: FIFO */
 	HS_ORDER_RANDOM,
@@ -87,7 +87,7 @@ struct hs_evict {
 /* One layer. The first part is written by the host at safe moments only. */
 struct hs_entry {
 	uint32_t state;		   /* enum hs_entry_state */
-	uint32_t order;		   /* enum hs_order */
+	uint32_t order;		   /* enum hs_order_by */
 	uint32_t row;		   /* bytes of a KV row: a multiple of 16 */
 	uint32_t rows;		   /* hot rows, below HS_ROWS_MAX */
 	uint32_t mask;		   /* of the ring: a power of two >= rows, less one */
@@ -109,7 +109,8 @@ struct hs_entry {
 	uint32_t epoch;				     /* range drops */
 	uint32_t recent;			     /* misses of a launch, decaying */
 	uint32_t evicting;			     /* a scan is under way */
-	uint64_t before;			     /* misses until the last launch */
+	uint32_t sort_from; /* list entries from which misses are fetched by address */
+	uint64_t before;    /* misses until the last launch */
 	uint64_t totals[HS_COUNTS] __attribute__((aligned(128)));
 	struct hs_evict evict __attribute__((aligned(128)));
 } __attribute__((aligned(128)));
@@ -125,9 +126,30 @@ struct hs_lane {
 	uint32_t arrived; /* blocks that have finished looking up */
 };
 
+#define HS_ORDER_BITS 14
+#define HS_ORDER_BUCKETS (1u << HS_ORDER_BITS)
+#define HS_ORDER_NODES (1u << 17)
+
+struct hs_order_node {
+	int32_t slot;
+	uint32_t row, next; /* node + 1 */
+};
+
+/* Misses by address: see kernels/order.h. All zero between launches. */
+struct hs_order {
+	uint32_t owner;			  /* lane + 1 of the launch that uses it */
+	uint32_t ready;			  /* the same, once it has looked up */
+	uint32_t count;			  /* nodes in use */
+	uint32_t next;			  /* group of buckets to be fetched */
+	uint32_t done;			  /* groups that were */
+	uint32_t heads[HS_ORDER_BUCKETS]; /* node + 1 */
+	struct hs_order_node nodes[HS_ORDER_NODES];
+};
+
 struct hs_table {
 	struct hs_entry entries[HS_LAYERS];
 	struct hs_lane lanes[HS_LANES + 1];
+	struct hs_order order;
 };
 
 /* hs_prepare: map, owner, stamp, born, ring and counters of a layer whose host

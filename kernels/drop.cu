@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What is written is dropped from the hot rows; layers are made ready. */
 #include "kernels/map.h"
+#include "kernels/order.h"
 
 HS_KERNEL(hs_invalidate, struct hs_invalidate_args)
 {
@@ -111,6 +112,7 @@ HS_KERNEL(hs_prepare, struct hs_prepare_args)
 	entry->evict.want = entry->evict.cut = entry->evict.base = entry->evict.shift = 0;
 	entry->evict.quota = 0;
 	entry->free = entry->rows;
+	entry->sort_from = order_from(entry);
 	entry->clock = entry->epoch = entry->recent = entry->evicting = 0;
 	entry->before = entry->totals[HS_COUNT_MISSES] + entry->totals[HS_COUNT_INPLACE];
 }

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Decode: slots in, swap-in, indices out. One kernel on the critical path. */
 #include "kernels/evict.h"
+#include "kernels/order.h"
 
 #define LOADS 8 /* 16-byte loads that a thread has in flight */
-
-/* What a warp has to fetch. */
-struct resolve_misses {
-	int32_t slot[32];
-	uint32_t row[32];
-};
 
 struct resolve_shared {
 	uint32_t clock, epoch, last, open;
@@ -185,6 +180,40 @@ HS_DEVICE void resolve_fetch(const struct hs_resolve_args *a, struct hs_entry *e
 	__syncwarp();
 }
 
+/* Whether the list is long enough for misses to be sorted. */
+HS_DEVICE bool resolve_sorts(const struct hs_resolve_args *a, const struct hs_entry *entry)
+{
+	return (uint64_t)a->outer * a->inner * a->k >= entry->sort_from;
+}
+
+/* Leaves many misses to the end of the launch. The estimate is the warp's own,
+ * so it costs nothing; a wrong one costs only time. */
+HS_DEVICE uint32_t resolve_defer(const struct hs_resolve_args *a, struct hs_entry *entry,
+	uint32_t tiles, const struct resolve_misses *f, uint32_t count)
+{
+	if (!resolve_sorts(a, entry) || (uint64_t)count * tiles < entry->sort_from / 16)
+		return count;
+	return order_add(&a->table->order, entry, a->lane, f, count) ? 0 : count;
+}
+
+/* Warp 0 of a block: fetches what was left, if anything was. */
+HS_DEVICE void resolve_ordered(const struct hs_resolve_args *a, struct hs_entry *entry,
+	struct resolve_misses *f, uint32_t epoch)
+{
+	struct hs_order *o = &a->table->order;
+	uint32_t wait = 0, node, count, groups = 0;
+
+	if (!(threadIdx.x & 31))
+		wait = order_wait(o, a->lane);
+	if (!__shfl_sync(0xffffffffu, wait, 0))
+		return;
+	for (; order_take(o, &node); groups++) {
+		while ((count = order_walk(o, &node, f)))
+			resolve_fetch(a, entry, f, count, epoch);
+	}
+	order_done(o, groups);
+}
+
 /* The block has looked up. True in the block that is the last of the launch. */
 HS_DEVICE bool resolve_arrive(
 	const struct hs_resolve_args *a, struct hs_entry *entry, struct resolve_shared *s)
@@ -229,6 +258,8 @@ HS_DEVICE bool resolve_finish(const struct hs_resolve_args *a, struct hs_entry *
 	if (threadIdx.x < HS_COUNTS && entry->counts)
 		hs_store_relaxed(
 			&entry->counts[threadIdx.x], hs_load_relaxed(&entry->totals[threadIdx.x]));
+	if (!threadIdx.x && resolve_sorts(a, entry))
+		order_ready(&a->table->order, a->lane);
 	return evict_open(a->table, a->layer, __shfl_sync(0xffffffffu, now, 0));
 }
 
@@ -268,6 +299,8 @@ HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
 			t = tile_load(&a, tile);
 		}
 		count = resolve_look(&a, entry, &t, s, f);
+		if (count)
+			count = resolve_defer(&a, entry, tiles, f, count);
 	}
 	last = resolve_arrive(&a, entry, s);
 	if (last && !warp) {
@@ -277,6 +310,8 @@ HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
 			s->open = open;
 	}
 	resolve_fetch(&a, entry, f, count, s->epoch);
+	if (!warp && resolve_sorts(&a, entry))
+		resolve_ordered(&a, entry, f, s->epoch);
 	__syncthreads();
 	if (!last || s->open)
 		evict_help(a.table, a.layer, &s->evict);

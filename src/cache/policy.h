@@ -10,6 +10,6 @@
 #include "kernels/abi.h"
 #include "src/base/options.h"
 
-enum hs_order hs_policy_order(int policy);
+enum hs_order_by hs_policy_order(int policy);
 
 #endif

@@ -124,6 +124,41 @@ static void test_duplicates(void **s)
 	assert_read(512, 512);
 }
 
+/* Every miss goes through the buckets. */
+static void test_ordered(void **s)
+{
+	int32_t list[900];
+	struct hs_cache_counts c;
+	struct hs_order *order;
+
+	(void)s;
+	rig_start(1000, HS_POLICY_LRU, 31337);
+	rig_entry()->sort_from = 1;
+	order = &((struct hs_table *)rig_entry())->order; /* layer 0 */
+	for (int i = 0; i < 900; i++)
+		list[i] = RIG_FIRST + (int32_t)pick(RIG_SLOTS - RIG_FIRST);
+	struct hs_list l = rig_list(list, 3, 300);
+	attend(&l);
+	assert_read(900, 900);
+	attend(&l);
+	assert_read(1800, 1800);
+	rig_counts(&c);
+	assert_true(c.misses > 500);
+	assert_int_equal(c.misses + c.duplicates + c.hits, 1800);
+	/* As it was found. */
+	assert_int_equal(order->owner | order->ready | order->count | order->next | order->done, 0);
+	for (uint32_t i = 0; i < HS_ORDER_BUCKETS; i++)
+		assert_int_equal(order->heads[i], 0);
+	/* In use by another launch: fetched all the same. */
+	order->owner = 77;
+	hs_cache_wrote(&rig.window, 0, 0, &(struct hs_site){.stream = (CUstream)1});
+	attend(&l);
+	assert_int_equal(rig.wrong, 0);
+	assert_true(rig.hot > 2100); /* dropped rows are free one launch later */
+	assert_int_equal(order->owner, 77);
+	assert_int_equal(order->count, 0);
+}
+
 static void test_no_room(void **s)
 {
 	int32_t list[256];
@@ -385,6 +420,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_none_and_resident),
 		cmocka_unit_test(test_strides_and_lengths),
 		cmocka_unit_test(test_duplicates),
+		cmocka_unit_test(test_ordered),
 		cmocka_unit_test(test_no_room),
 		cmocka_unit_test(test_written),
 		cmocka_unit_test(test_wrote),
