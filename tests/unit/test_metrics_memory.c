@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <string.h>
 #include "fake_driver.h"
+#include "src/memory/arena.h"
+#include "src/memory/window.h"
 
 /* A driver whose every entry is NULL, meanwhile. */
 static struct hs_memory_counts read_alone(void)
@@ -64,6 +66,7 @@ static void own_memory_is_counted(void **state)
 
 static atomic_bool done;
 
+/* 1 to 3 windows of 8 MiB, whenever one looks. */
 static void *reader(void *data)
 {
 	struct hs_memory_counts counts;
@@ -79,24 +82,46 @@ static void *reader(void *data)
 	return NULL;
 }
 
+static struct hs_holding *make(CUdeviceptr start)
+{
+	struct hs_holding *holding = hs_holding_take();
+
+	holding->window.start = start;
+	holding->window.bytes = 8 * MIB;
+	hs_holding_publish(holding);
+	return holding;
+}
+
+static void unmake(struct hs_holding *holding)
+{
+	hs_holding_withdraw(holding);
+	hs_holding_drop(holding);
+}
+
+/* Records with nothing behind them: the table changes as fast as it can. */
 static void counts_are_whole_beside_changes(void **state)
 {
-	CUdeviceptr first = fake_window(8);
-	pthread_t thread;
+	pthread_t threads[2];
 	void *wrong;
 
 	(void)state;
-	pthread_create(&thread, NULL, reader, NULL);
-	for (int i = 0; i < 500; i++) {
-		CUdeviceptr second = fake_window(8), third = fake_window(8);
+	hs_memory_lock();
+	make(HS_ARENA_BASE + 64 * MIB);
+	for (int i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, reader, NULL);
+	for (int i = 0; i < 1000000; i++) {
+		struct hs_holding *below = make(HS_ARENA_BASE);
+		struct hs_holding *above = make(HS_ARENA_BASE + 128 * MIB);
 
-		fake_free(second);
-		fake_free(third);
+		unmake(below);
+		unmake(above);
 	}
+	hs_memory_unlock();
 	atomic_store(&done, true);
-	pthread_join(thread, &wrong);
-	assert_null(wrong);
-	fake_free(first);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(threads[i], &wrong);
+		assert_null(wrong);
+	}
 }
 
 int main(int argc, char **argv)
