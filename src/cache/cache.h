@@ -100,6 +100,21 @@ void hs_cache_forget(struct hs_window *window);
  * in it; its windows were forgotten. Not on the launch path. */
 void hs_cache_context_gone(CUcontext context);
 
+/* A layer as its window holds it: rows of `row` bytes in [base, end). It ends
+ * where the next one begins, or as far from its base as others of that row are
+ * apart, or where a kernel told that it does. */
+struct hs_extent {
+	CUdeviceptr base, end;
+	uint32_t row;
+};
+
+/* The layers seen in a window so far, in address order. Returns how many there
+ * are; of these the first `most` are stored. Not on the launch path. */
+unsigned hs_cache_extents(const struct hs_window *window, struct hs_extent *out, unsigned most);
+
+/* A kernel told how many slots the layer has. Launch path. */
+void hs_layer_told(struct hs_layer *layer, uint64_t slots);
+
 /* Totals of one layer or of all (NULL) since start, read from mapped host
  * memory without any driver call. */
 struct hs_cache_counts {

@@ -49,6 +49,7 @@ static struct hs_layer *enter(struct hs_window *window, CUdeviceptr base, uint32
 		atomic_store(&layer->window, window);
 		layer->device = window->device;
 		layer->refused = false;
+		atomic_store(&layer->told, 0);
 	} else {
 		if (n == HS_LAYERS)
 			return NULL;
@@ -104,6 +105,21 @@ void hs_layer_each(void (*visit)(struct hs_layer *layer, void *data), void *data
 		visit(&layers[i], data);
 }
 
+static uint32_t slots_in(const struct hs_layer *layer)
+{
+	return (uint32_t)((hs_layer_end(layer) - layer->base) / layer->row);
+}
+
+/* Slots before the first byte on the host: always on the device. */
+static uint32_t first_in(const struct hs_layer *layer)
+{
+	const CUdeviceptr end = hs_layer_end(layer);
+
+	return (uint32_t)((hs_window_host_begins(atomic_load(&layer->window), layer->base, end) -
+				  layer->base) /
+			  layer->row);
+}
+
 /* Bytes of everything but the hot rows, and where each part begins. */
 static size_t lay_out(struct hs_entry *entry, CUdeviceptr start)
 {
@@ -133,7 +149,6 @@ static int write_entry(struct hs_layer *layer, struct hs_device *device, struct 
 
 static int start(struct hs_layer *layer, struct hs_device *device, uint32_t rows)
 {
-	struct hs_window *window = atomic_load(&layer->window);
 	struct hs_entry entry = {
 		.state = HS_ENTRY_ON,
 		.order = hs_policy_order(hs_options()->policy),
@@ -141,15 +156,14 @@ static int start(struct hs_layer *layer, struct hs_device *device, uint32_t rows
 		.rows = rows,
 		.mask = 1,
 		.base = (const unsigned char *)(uintptr_t)layer->base,
-		.slots = (uint32_t)slots_of(window, layer->base, layer->row),
+		.slots = slots_in(layer),
+		.first = first_in(layer),
 		.counts = (uint64_t *)(uintptr_t)(device->counts_device +
 						  layer->id * sizeof(*device->counts)),
 	};
 	CUdeviceptr hot, state;
 	int error;
 
-	if (layer->base < window->start + HS_GRANULE)
-		entry.first = (uint32_t)((window->start + HS_GRANULE - layer->base) / layer->row);
 	while (entry.mask < rows)
 		entry.mask *= 2;
 	entry.mask--;
@@ -167,6 +181,7 @@ static int start(struct hs_layer *layer, struct hs_device *device, uint32_t rows
 		goto cold;
 	layer->slots = entry.slots;
 	layer->rows = rows;
+	layer->first = entry.first;
 	layer->hot = hot;
 	layer->state = state;
 	atomic_store(&layer->on, true);
@@ -195,16 +210,22 @@ static void stop(struct hs_layer *layer, struct hs_device *device)
 
 static bool wants(const struct hs_layer *layer)
 {
-	const struct hs_window *window = atomic_load(&layer->window);
+	const CUdeviceptr end = hs_layer_end(layer);
 
-	return window && atomic_load(&window->place) == HS_PLACE_HOST;
+	return end && hs_window_host_begins(atomic_load(&layer->window), layer->base, end) < end;
+}
+
+/* Goes on as it is: its window may be in other parts than when it started. */
+static bool keeps(const struct hs_layer *layer)
+{
+	return wants(layer) && layer->slots == slots_in(layer) && layer->first == first_in(layer);
 }
 
 /* Hot rows of each layer when so many start now: half of what the reserve has
  * left, since lists, graphs and layers that are seen later live there too. */
 static uint32_t rows_for(const struct hs_layer *layer, unsigned starting)
 {
-	const uint64_t slots = slots_of(atomic_load(&layer->window), layer->base, layer->row);
+	const uint64_t slots = slots_in(layer);
 	uint64_t rows = hs_options()->slots, spare;
 
 	if (rows == HS_AUTO) {
@@ -255,7 +276,7 @@ static void settle_device(struct hs_device *device)
 
 		if (layer->device != device->id)
 			continue;
-		if (atomic_load(&layer->on) && !wants(layer))
+		if (atomic_load(&layer->on) && !keeps(layer))
 			stop(layer, device);
 		starting += !atomic_load(&layer->on) && wants(layer) && !layer->refused;
 	}

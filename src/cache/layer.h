@@ -20,10 +20,14 @@ struct hs_layer {
 	struct hs_window *_Atomic window; /* NULL while forgotten */
 	_Atomic bool on;		  /* swaps; changes at safe moments */
 	bool refused;			  /* no room for hot rows: said, not tried again */
+	_Atomic uint64_t told;		  /* slots, by a kernel; 0: by none */
 	/* While it is on: */
-	uint32_t slots, rows;
+	uint32_t slots, rows, first;
 	CUdeviceptr hot, state;
 };
+
+/* Where the layer ends, 0 while it has no window. Safe moments. */
+CUdeviceptr hs_layer_end(const struct hs_layer *layer);
 
 /* Layers that are on, in the whole process. */
 unsigned hs_layer_on(void);

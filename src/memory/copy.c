@@ -3,6 +3,7 @@
 #include "src/memory/copy.h"
 #include "src/memory/gate.h"
 #include "src/memory/memory.h"
+#include "src/memory/range.h"
 
 static struct hs_site site_of(CUstream stream, bool per_thread)
 {
@@ -51,11 +52,11 @@ void hs_copy_filled(CUdeviceptr dst, size_t bytes, CUstream stream, bool per_thr
 
 CUdeviceptr hs_copy_seam(CUdeviceptr ptr, size_t bytes)
 {
-	const struct hs_window *window = hs_window_find(ptr);
+	struct hs_window *window = hs_window_find(ptr);
 	CUdeviceptr seam;
 
 	if (!window)
 		return ptr + bytes;
-	seam = window->start + HS_GRANULE;
-	return ptr < seam && bytes > seam - ptr ? seam : ptr + bytes;
+	seam = hs_range_seam(window, ptr);
+	return bytes > seam - ptr ? seam : ptr + bytes;
 }

@@ -7,6 +7,7 @@
 #include "src/memory/gate.h"
 #include "src/memory/own.h"
 #include "src/memory/place.h"
+#include "src/memory/range.h"
 #include "src/memory/settle.h"
 #include "src/memory/window.h"
 
@@ -76,6 +77,12 @@ static CUresult back(struct hs_holding *h, enum hs_place place)
 
 	if (result == CUDA_SUCCESS)
 		result = hs_backing_map(&h->head, h->window.start);
+	if (result == CUDA_SUCCESS && hs_range_piece(h->window.bytes)) {
+		result = hs_range_back(h);
+		if (result != CUDA_SUCCESS)
+			hs_backing_destroy(&h->head);
+		return result;
+	}
 	if (result == CUDA_SUCCESS) {
 		result = hs_backing_create(&h->rest, place, rest, h->window.device);
 		if (result != CUDA_SUCCESS && place == HS_PLACE_HOST)

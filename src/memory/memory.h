@@ -43,7 +43,8 @@ struct hs_window {
 	CUdevice device;
 	uint32_t id;	      /* below HS_WINDOW_MAX; used again after the window is freed */
 	_Atomic int use;      /* enum hs_use, set on the launch path */
-	_Atomic int place;    /* enum hs_place, changes at safe moments only */
+	_Atomic int place;    /* enum hs_place, changes at safe moments only; HOST: any of it */
+	_Atomic size_t host;  /* bytes on the host of a window that is in parts (range.h) */
 	_Atomic bool virgin;  /* saw nothing but its zero fill */
 	_Atomic uint32_t row; /* bytes of a KV row, 0 while unknown */
 };
@@ -75,6 +76,10 @@ void hs_window_span(CUdeviceptr *low, size_t *span);
 /* What a kernel revealed (launch path, marks only). row: bytes of a KV row, 0
  * if the kernel did not tell. */
 void hs_window_reveal(struct hs_window *window, enum hs_use use, uint32_t row);
+
+/* The lowest address in [start, end) of the window that is host memory, or end.
+ * Safe moments only. */
+CUdeviceptr hs_window_host_begins(struct hs_window *window, CUdeviceptr start, CUdeviceptr end);
 
 /* Visits every live window. Safe moments and logs only. */
 void hs_window_each(void (*visit)(struct hs_window *window, void *data), void *data);

@@ -7,6 +7,7 @@
 #include "src/memory/budget.h"
 #include "src/memory/move.h"
 #include "src/memory/place.h"
+#include "src/memory/range.h"
 #include "src/memory/settle.h"
 
 #define GIB ((double)(1ull << 30))
@@ -56,19 +57,24 @@ void hs_place_host_failed(size_t bytes, CUresult result)
 		bytes / GIB, result, hs_budget_used(HS_PLACE_HOST) / GIB);
 }
 
-static bool move_out(struct hs_holding *holding)
+/* Of a window in parts so many that `bytes` more fit. */
+static bool move_out(struct hs_holding *holding, size_t bytes)
 {
-	const CUresult result = hs_move(holding, HS_PLACE_HOST);
+	size_t moved = holding->rest.bytes;
+	CUresult result;
 
-	if (result == CUDA_SUCCESS) {
-		hs_debug("window %u: %.2f GiB moved to the host", holding->window.id,
-			holding->rest.bytes / GIB);
+	if (hs_range_wanted(holding))
+		result = hs_range_out(holding, bytes, &moved);
+	else
+		result = hs_move(holding, HS_PLACE_HOST);
+	if (result == CUDA_SUCCESS && moved) {
+		hs_debug("window %u: %.2f GiB moved to the host", holding->window.id, moved / GIB);
 		return true;
 	}
 	holding->stuck = true;
 	if (result == CUDA_ERROR_OUT_OF_MEMORY)
-		hs_place_host_failed(holding->rest.bytes, result);
-	else
+		hs_place_host_failed(hs_range_movable(holding), result);
+	else if (result != CUDA_SUCCESS)
 		hs_warn("window %u stays on the device: moving it failed (CUDA error %d)",
 			holding->window.id, result);
 	return false;
@@ -77,8 +83,9 @@ static bool move_out(struct hs_holding *holding)
 /* 2: KV, 1: only a fill seen, 0: stays. */
 static int evictable(struct hs_holding *h)
 {
-	if (!h->live || h->stuck || atomic_load(&h->window.place) == HS_PLACE_HOST ||
-		!hs_budget_pool(h->rest.bytes))
+	const size_t movable = h->live && !h->stuck ? hs_range_movable(h) : 0;
+
+	if (!movable || !hs_budget_pool(h->ranges ? HS_GRANULE : movable))
 		return 0;
 	if (atomic_load(&h->window.use) == HS_USE_KV)
 		return 2;
@@ -96,7 +103,8 @@ static struct hs_holding *victim(CUdevice device, int least)
 			continue;
 		rank = evictable(h);
 		if (rank > best_rank ||
-			(best && rank == best_rank && h->rest.bytes > best->rest.bytes)) {
+			(best && rank == best_rank &&
+				hs_range_movable(h) > hs_range_movable(best))) {
 			best = h;
 			best_rank = rank;
 		}
@@ -116,12 +124,19 @@ bool hs_place_evict(size_t bytes)
 	do {
 		h = victim(device, 1);
 		if (h)
-			moved |= move_out(h);
+			moved |= move_out(h, bytes);
 	} while (h && !hs_budget_room(bytes));
 	if (moved)
 		hs_cache_settle();
 	hs_world_start();
 	return moved;
+}
+
+/* Whether the pool can take what the device has no room for. */
+static bool pool_takes(size_t bytes)
+{
+	return hs_budget_pool(bytes) ||
+	       (hs_range_piece(bytes) && hs_budget_pool(bytes - hs_range_room(bytes)));
 }
 
 CUresult hs_place_choose(enum hs_place *place, size_t bytes)
@@ -133,19 +148,19 @@ CUresult hs_place_choose(enum hs_place *place, size_t bytes)
 	*place = HS_PLACE_DEVICE;
 	if (!hs_budget_active())
 		return CUDA_SUCCESS;
-	if (kv && hs_options()->place == HS_OPTION_HOST && hs_budget_pool(bytes)) {
+	if (kv && hs_options()->place == HS_OPTION_HOST && pool_takes(bytes)) {
 		*place = HS_PLACE_HOST;
 		return CUDA_SUCCESS;
 	}
 	if (hs_budget_room(bytes))
 		return CUDA_SUCCESS;
-	if (kv && hs_budget_pool(bytes)) {
+	if (kv && pool_takes(bytes)) {
 		*place = HS_PLACE_HOST;
 		return CUDA_SUCCESS;
 	}
 	if (hs_place_evict(bytes) && hs_budget_room(bytes))
 		return CUDA_SUCCESS;
-	if (kv || !hs_budget_pool(bytes))
+	if (kv || !pool_takes(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (!retry) {
 		refused.bytes = bytes;
@@ -159,6 +174,7 @@ CUresult hs_place_choose(enum hs_place *place, size_t bytes)
 void hs_place_reap(struct hs_holding *h)
 {
 	hs_cache_forget(&h->window);
+	hs_range_destroy(h);
 	hs_backing_destroy(&h->rest);
 	hs_backing_destroy(&h->head);
 	hs_arena_release(h->window.start);
@@ -186,6 +202,20 @@ static bool move_back(struct hs_holding *h)
 	return true;
 }
 
+/* What does not belong on the host of a window in parts; for its sake others of
+ * its parts leave the device. */
+static bool part_back(struct hs_holding *h)
+{
+	const size_t strays = hs_range_strays(h);
+	size_t moved;
+
+	if (!strays)
+		return true;
+	if (!hs_budget_room(strays))
+		hs_range_out(h, strays, &moved);
+	return hs_range_home(h) == CUDA_SUCCESS;
+}
+
 void hs_place_balance(void)
 {
 	struct hs_holding *h;
@@ -196,14 +226,17 @@ void hs_place_balance(void)
 		if (h->doomed)
 			hs_place_reap(h);
 		else if (hs_options()->place == HS_OPTION_HOST && evictable(h) == 2)
-			move_out(h);
+			move_out(h, SIZE_MAX);
 	}
 	if (hs_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS)
 		while (!hs_budget_room(0) && (h = victim(device, 2)))
-			move_out(h);
+			move_out(h, 0);
 	for (h = hs_holding_next(NULL); h; h = hs_holding_next(h))
-		if (atomic_load(&h->window.use) == HS_USE_OTHER &&
-			atomic_load(&h->window.place) == HS_PLACE_HOST && !move_back(h))
+		if (!h->doomed &&
+			(h->ranges || atomic_load(&h->window.use) != HS_USE_OTHER
+					? !part_back(h)
+					: atomic_load(&h->window.place) == HS_PLACE_HOST &&
+						  !move_back(h)))
 			left = true;
 	atomic_store(&waiting, left);
 }

@@ -58,9 +58,12 @@ struct hs_holding *hs_holding_take(void)
 		holding->context = NULL;
 		atomic_store(&holding->maps, 0);
 		holding->head = holding->rest = (struct hs_backing){.kind = NULL};
+		holding->ranges = NULL;
+		holding->count = 0;
 		holding->live = holding->doomed = holding->stuck = false;
 		atomic_store(&holding->window.use, HS_USE_UNKNOWN);
 		atomic_store(&holding->window.place, HS_PLACE_DEVICE);
+		atomic_store(&holding->window.host, 0);
 		atomic_store(&holding->window.virgin, true);
 		atomic_store(&holding->window.row, 0);
 		holding->window.id = (uint32_t)last_taken;
@@ -183,15 +186,20 @@ static void count(struct table *table, struct hs_memory_counts *counts)
 		struct entry *entry = &table->entries[i];
 		struct hs_window *window =
 			atomic_load_explicit(&entry->window, memory_order_relaxed);
+		size_t bytes, host;
 		int place;
 
 		if (!window) /* a table that is being written: it is read again */
 			continue;
 		place = atomic_load_explicit(&window->place, memory_order_relaxed);
 		counts->windows[place]++;
-		counts->window_bytes[place] +=
-			atomic_load_explicit(&entry->end, memory_order_relaxed) -
+		bytes = atomic_load_explicit(&entry->end, memory_order_relaxed) -
 			atomic_load_explicit(&entry->start, memory_order_relaxed);
+		host = atomic_load_explicit(&window->host, memory_order_relaxed);
+		if (!host)
+			host = place == HS_PLACE_HOST ? bytes : 0;
+		counts->window_bytes[HS_PLACE_HOST] += host;
+		counts->window_bytes[HS_PLACE_DEVICE] += bytes - host;
 	}
 }
 

@@ -21,8 +21,12 @@ struct hs_holding {
 	CUcontext context;
 	_Atomic size_t maps; /* what it adds to the reserve */
 	/* The first granule, which never leaves the device, and what follows.
-	 * One handle for all of it: a move is all or nothing. */
+	 * One handle for all of that: a move is all or nothing. */
 	struct hs_backing head, rest;
+	/* Instead of rest, in address order: a window in parts (range.h). Written
+	 * while the world is stopped, so that who is inside the gate may read. */
+	struct hs_range *ranges;
+	unsigned count;
 	bool live;   /* in the table */
 	bool doomed; /* freed by the engine, still backed */
 	bool stuck;  /* a move failed for good */

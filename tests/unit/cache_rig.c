@@ -70,6 +70,13 @@ void hs_log_write(enum hs_log_level level, const char *format, ...)
 	(void)format;
 }
 
+CUdeviceptr hs_window_host_begins(struct hs_window *window, CUdeviceptr start, CUdeviceptr end)
+{
+	if (window->place != HS_PLACE_HOST)
+		return end;
+	return start < window->start + HS_GRANULE ? window->start + HS_GRANULE : start;
+}
+
 void hs_memory_mark(void)
 {
 	rig.marked++;

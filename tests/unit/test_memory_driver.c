@@ -35,6 +35,17 @@ void hs_cache_context_gone(CUcontext context)
 	(void)context;
 }
 
+static struct hs_extent layers[8];
+static unsigned nlayers; /* of whatever window */
+
+unsigned hs_cache_extents(const struct hs_window *window, struct hs_extent *out, unsigned most)
+{
+	(void)window;
+	for (unsigned i = 0; i < nlayers && i < most; i++)
+		out[i] = layers[i];
+	return nlayers;
+}
+
 void hs_cache_forget(struct hs_window *window)
 {
 	(void)window;

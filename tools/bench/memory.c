@@ -144,6 +144,13 @@ size_t hs_memory_reserve(void)
 	return bench.own_bytes - bench.own_used;
 }
 
+CUdeviceptr hs_window_host_begins(struct hs_window *window, CUdeviceptr start, CUdeviceptr end)
+{
+	return start < window->start + HS_GRANULE ? window->start + HS_GRANULE
+	       : start < end			  ? start
+						  : end;
+}
+
 void hs_memory_mark(void)
 {
 }
