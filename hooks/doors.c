@@ -54,7 +54,7 @@ static bool known(const char *name)
  * search order finds our exports where we are next. No heap, no environment.
  */
 __attribute__((visibility("hidden"))) void *hs_dlsym_pick(void *handle, const char *name);
-void *hs_dlsym_pick(void *handle, const char *name)
+HS_UNSANITIZED void *hs_dlsym_pick(void *handle, const char *name)
 {
 	const int saved = errno;
 	void *real, *ours = NULL;

@@ -49,7 +49,7 @@ static void *missing(void *handle, const char *name)
  * which dlvsym does not see: its name has no version. Threads that race here
  * all store the same value.
  */
-bool hs_dlsym_open(void)
+HS_UNSANITIZED bool hs_dlsym_open(void)
 {
 	void *real = __atomic_load_n((void **)&hs_dlsym_real, __ATOMIC_ACQUIRE);
 	void *(*first)(void *, const char *);

@@ -26,6 +26,9 @@ struct hs_driver {
 
 extern struct hs_driver hs_driver;
 
+/* What a sanitizer's start-up may call, by way of dlsym, before it is ready. */
+#define HS_UNSANITIZED __attribute__((no_sanitize("address", "thread", "undefined")))
+
 /* Opens libcuda.so.1 and fills the struct, once. False when there is none. */
 bool hs_driver_open(void);
 
