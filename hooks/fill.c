@@ -73,7 +73,8 @@ static CUresult fill(const struct fill *f)
 		return hs_hook_end(f->forward(f));
 	hs_gate_enter();
 	result = fill_rows(*f);
-	hs_copy_filled(f->dst, extent(f), f->stream, f->per_thread);
+	(f->value ? hs_copy_wrote : hs_copy_filled)(
+		f->dst, extent(f), f->stream, f->per_thread);
 	hs_gate_leave();
 	return hs_hook_end(result);
 }

@@ -9,15 +9,15 @@
 /* Steps before giving up, over foreign mappings and to what the driver takes. */
 #define TRIES 32
 
-/* Driver 580 does not take every multiple of the granule as a hint. From one
- * refusal to the next we ask for rounder addresses, and stay with what worked. */
-#define ROUND_FIRST ((CUdeviceptr)32 << 20)
+/* When another address is offered we ask for rounder ones, and stay with what
+ * worked: other drivers may want more than 580 does. */
 #define ROUND_LAST ((CUdeviceptr)4 << 30)
-static CUdeviceptr round_to = HS_GRANULE;
+static CUdeviceptr round_to = HS_ARENA_STEP;
 
 struct span {
 	CUdeviceptr start;
 	size_t bytes;
+	size_t held; /* of them, what the driver has reserved for us */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -61,51 +61,99 @@ static bool grow(void)
 	return true;
 }
 
+/* The driver's reservation of exactly these addresses; *got: what it offers. */
+static bool hold(CUdeviceptr start, size_t bytes, CUdeviceptr *got)
+{
+	*got = 0;
+	if (hs_driver.cuMemAddressReserve(got, bytes, HS_GRANULE, start, 0) != CUDA_SUCCESS)
+		*got = 0;
+	if (*got && *got != start)
+		hs_driver.cuMemAddressFree(*got, bytes);
+	return *got == start;
+}
+
 CUresult hs_arena_reserve(CUdeviceptr *out, size_t bytes, enum hs_arena_part part)
 {
 	const CUdeviceptr hot = HS_ARENA_BASE + HS_ARENA_HOT;
 	const CUdeviceptr end = part == HS_ARENA_WINDOWS ? hot : hot + HS_ARENA_HOT;
-	CUdeviceptr from = part == HS_ARENA_WINDOWS ? HS_ARENA_BASE : hot, got = 0;
+	CUdeviceptr from = part == HS_ARENA_WINDOWS ? HS_ARENA_BASE : hot, got;
 	CUresult result = CUDA_ERROR_MAP_FAILED;
 	size_t at;
 
+	bytes = (bytes + HS_ARENA_STEP - 1) & ~(HS_ARENA_STEP - 1);
 	pthread_mutex_lock(&lock);
 	for (int tries = 0; tries < TRIES && grow(); tries++) {
 		from = first_fit(from, bytes, &at);
 		if (bytes > end - from || from >= end)
 			break;
-		if (hs_driver.cuMemAddressReserve(&got, bytes, HS_GRANULE, from, 0) != CUDA_SUCCESS)
-			got = 0;
-		if (got == from) {
+		if (hold(from, bytes, &got)) {
 			memmove(spans + at + 1, spans + at, (count - at) * sizeof(*spans));
-			spans[at] = (struct span){from, bytes};
+			spans[at] = (struct span){from, bytes, bytes};
 			count++;
 			*out = from;
 			result = CUDA_SUCCESS;
 			break;
 		}
-		if (got)
-			hs_driver.cuMemAddressFree(got, bytes);
 		hs_debug("address 0x%llx for %zu MiB: the driver offers 0x%llx",
 			(unsigned long long)from, bytes >> 20, (unsigned long long)got);
-		if (round_to < ROUND_LAST)
-			round_to = round_to < ROUND_FIRST ? ROUND_FIRST : round_to * 4;
 		from += round_to;
+		if (got && round_to < ROUND_LAST)
+			round_to *= 4;
 	}
 	pthread_mutex_unlock(&lock);
 	return result;
 }
 
+/* The place in the list, or count. */
+static size_t find(CUdeviceptr start)
+{
+	size_t i;
+
+	for (i = 0; i < count && spans[i].start != start; i++)
+		;
+	return i;
+}
+
+/* A reservation is freed and made as a whole (580: only at its start, with its
+ * size). */
+static bool rehold(struct span *span, size_t bytes)
+{
+	const size_t before = span->held;
+	CUdeviceptr got;
+
+	if (before == bytes)
+		return true;
+	if (before)
+		hs_driver.cuMemAddressFree(span->start, before);
+	span->held = hold(span->start, bytes, &got)		 ? bytes
+		     : before && hold(span->start, before, &got) ? before
+								 : 0;
+	return span->held == bytes;
+}
+
+CUresult hs_arena_cut(CUdeviceptr start, bool cut)
+{
+	bool done;
+	size_t i;
+
+	pthread_mutex_lock(&lock);
+	i = find(start);
+	done = i < count && rehold(&spans[i], cut ? HS_ARENA_STEP : spans[i].bytes);
+	pthread_mutex_unlock(&lock);
+	return done ? CUDA_SUCCESS : CUDA_ERROR_MAP_FAILED;
+}
+
 void hs_arena_release(CUdeviceptr start)
 {
+	size_t i;
+
 	pthread_mutex_lock(&lock);
-	for (size_t i = 0; i < count; i++) {
-		if (spans[i].start != start)
-			continue;
-		hs_driver.cuMemAddressFree(start, spans[i].bytes);
+	i = find(start);
+	if (i < count) {
+		if (spans[i].held)
+			hs_driver.cuMemAddressFree(start, spans[i].held);
 		memmove(spans + i, spans + i + 1, (count - i - 1) * sizeof(*spans));
 		count--;
-		break;
 	}
 	pthread_mutex_unlock(&lock);
 }

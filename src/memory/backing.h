@@ -17,6 +17,8 @@ struct hs_backing;
 
 struct hs_backing_kind {
 	enum hs_place place;
+	bool apart;  /* its addresses must not be reserved with the driver */
+	bool zeroed; /* reads as zeros until something is written */
 	CUresult (*create)(struct hs_backing *backing);
 	CUresult (*map)(struct hs_backing *backing, CUdeviceptr at);
 	CUresult (*unmap)(struct hs_backing *backing);
@@ -29,14 +31,23 @@ struct hs_backing {
 	CUdevice device;
 	CUdeviceptr at; /* 0 while not mapped */
 	CUmemGenericAllocationHandle handle;
+	void *memory; /* where its pages are, of registered memory */
 };
 
-/* Memory in `place` that `device` can use. OUT_OF_MEMORY also when the pool or
- * the cap has no room. On failure the backing is empty. */
+/* Memory in `place` that `device` can use, of a kind that is mapped into a
+ * reservation. OUT_OF_MEMORY also when the pool or the cap has no room. On
+ * failure the backing is empty. */
 CUresult hs_backing_create(
 	struct hs_backing *backing, enum hs_place place, size_t bytes, CUdevice device);
 
-/* Readable and writable by its device from here on. On failure not mapped. */
+/* The same, of the best kind, which may have to be mapped apart. */
+CUresult hs_backing_create_best(
+	struct hs_backing *backing, enum hs_place place, size_t bytes, CUdevice device);
+
+/* Readable and writable by its device from here on. On failure not mapped; if
+ * that says of a kind that it does not work here, it is not tried again, and
+ * hs_backing_refusals goes up: another create makes one of the next kind. */
+unsigned hs_backing_refusals(void);
 CUresult hs_backing_map(struct hs_backing *backing, CUdeviceptr at);
 
 /* The caller knows that nothing in flight uses the address. */

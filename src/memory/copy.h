@@ -18,7 +18,7 @@
  * `stream` (NULL stream = as the driver means it; per_thread: _ptds/_ptsz). */
 void hs_copy_wrote(CUdeviceptr dst, size_t bytes, CUstream stream, bool per_thread);
 
-/* The same for a fill: a window that only ever saw fills stays virgin. */
+/* The same for a fill with zeros: a window that saw nothing else stays virgin. */
 void hs_copy_filled(CUdeviceptr dst, size_t bytes, CUstream stream, bool per_thread);
 
 /* The end of the run that a fill from `ptr` may cover in one call, at most ptr +

@@ -5,6 +5,7 @@
 #include "src/memory/arena.h"
 #include "src/memory/budget.h"
 #include "src/memory/gate.h"
+#include "src/memory/move.h"
 #include "src/memory/own.h"
 #include "src/memory/place.h"
 #include "src/memory/range.h"
@@ -69,27 +70,27 @@ static bool can_map(CUdevice device)
 }
 
 /* Memory behind the record's addresses. On failure there is none. */
-static CUresult back(struct hs_holding *h, enum hs_place place)
+static CUresult back_once(struct hs_holding *h, enum hs_place place)
 {
 	const size_t rest = h->window.bytes - HS_GRANULE;
 	CUresult result =
 		hs_backing_create(&h->head, HS_PLACE_DEVICE, HS_GRANULE, h->window.device);
 
-	if (result == CUDA_SUCCESS)
-		result = hs_backing_map(&h->head, h->window.start);
 	if (result == CUDA_SUCCESS && hs_range_piece(h->window.bytes)) {
-		result = hs_range_back(h);
+		result = hs_backing_map(&h->head, h->window.start);
+		if (result == CUDA_SUCCESS)
+			result = hs_range_back(h);
 		if (result != CUDA_SUCCESS)
 			hs_backing_destroy(&h->head);
 		return result;
 	}
 	if (result == CUDA_SUCCESS) {
-		result = hs_backing_create(&h->rest, place, rest, h->window.device);
+		result = hs_backing_create_best(&h->rest, place, rest, h->window.device);
 		if (result != CUDA_SUCCESS && place == HS_PLACE_HOST)
 			hs_place_host_failed(rest, result);
 	}
 	if (result == CUDA_SUCCESS)
-		result = hs_backing_map(&h->rest, h->window.start + HS_GRANULE);
+		result = hs_move_in(h);
 	if (result != CUDA_SUCCESS) {
 		hs_backing_destroy(&h->rest);
 		hs_backing_destroy(&h->head);
@@ -99,11 +100,24 @@ static CUresult back(struct hs_holding *h, enum hs_place place)
 	return CUDA_SUCCESS;
 }
 
+static CUresult back(struct hs_holding *h, enum hs_place place)
+{
+	unsigned refusals;
+	CUresult result;
+
+	do {
+		refusals = hs_backing_refusals();
+		result = back_once(h, place);
+	} while (result != CUDA_SUCCESS && refusals != hs_backing_refusals());
+	return result;
+}
+
 /* NOT_SUPPORTED: no window can be made here; the driver may still allocate. */
 static CUresult window_alloc(CUdeviceptr *out, size_t bytes)
 {
 	struct hs_holding *h = hs_holding_take();
 	CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+	CUdeviceptr addresses;
 	enum hs_place place;
 
 	if (!h)
@@ -114,8 +128,10 @@ static CUresult window_alloc(CUdeviceptr *out, size_t bytes)
 		goto drop;
 	h->window.requested = bytes;
 	h->window.bytes = (bytes + HS_GRANULE - 1) & ~(HS_GRANULE - 1);
-	if (hs_arena_reserve(&h->window.start, h->window.bytes, HS_ARENA_WINDOWS) != CUDA_SUCCESS)
+	if (hs_arena_reserve(&addresses, HS_WINDOW_LEAD + h->window.bytes, HS_ARENA_WINDOWS) !=
+		CUDA_SUCCESS)
 		goto drop;
+	h->window.start = addresses + HS_WINDOW_LEAD;
 	result = hs_place_choose(&place, h->window.bytes);
 	if (result != CUDA_SUCCESS)
 		goto release;
@@ -133,7 +149,7 @@ static CUresult window_alloc(CUdeviceptr *out, size_t bytes)
 	*out = h->window.start;
 	return CUDA_SUCCESS;
 release:
-	hs_arena_release(h->window.start);
+	hs_arena_release(addresses);
 drop:
 	hs_holding_drop(h);
 	return result;
@@ -202,11 +218,12 @@ void hs_memory_context_gone(CUcontext context)
 		if (h->live)
 			hs_holding_withdraw(h);
 		h->doomed = true;
-		h->context = NULL; /* nothing to wait for once it is gone */
-		if (stopped)
+		if (stopped) {
 			hs_place_reap(h);
-		else
-			hs_memory_mark();
+			continue;
+		}
+		h->context = NULL; /* nothing to wait for once it is gone */
+		hs_memory_mark();
 	}
 	hs_own_forget(context);
 	hs_cache_context_gone(context);

@@ -11,25 +11,66 @@ static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 	return result == CUDA_SUCCESS ? hs_driver.cuCtxSynchronize() : result;
 }
 
-/* The device memory is what gets the second address in either direction, so
- * that host memory only ever has to appear at the window's own. */
-static CUresult to_host(
-	struct hs_backing *old, struct hs_backing *fresh, CUdeviceptr at, CUdeviceptr staging)
+/* What backs the addresses decides who must have reserved them. The first
+ * granule's memory keeps its bytes while it has no address. */
+static CUresult suit(struct hs_holding *holding, const struct hs_backing_kind *kind)
 {
+	const bool mapped = holding->head.at != 0;
+	CUresult result = CUDA_SUCCESS;
+
+	if (holding->apart == kind->apart)
+		return result;
+	if (mapped)
+		result = hs_backing_unmap(&holding->head);
+	if (result == CUDA_SUCCESS)
+		result = hs_arena_cut(holding->window.start - HS_WINDOW_LEAD, kind->apart);
+	if (result == CUDA_SUCCESS)
+		holding->apart = kind->apart;
+	if (mapped && !holding->head.at) {
+		const CUresult again = hs_backing_map(&holding->head, holding->window.start);
+
+		return result == CUDA_SUCCESS ? again : result;
+	}
+	return result;
+}
+
+CUresult hs_move_in(struct hs_holding *holding)
+{
+	CUresult result = suit(holding, holding->rest.kind);
+
+	if (result == CUDA_SUCCESS && !holding->head.at)
+		result = hs_backing_map(&holding->head, holding->window.start);
+	if (result == CUDA_SUCCESS)
+		result = hs_backing_map(&holding->rest, holding->window.start + HS_GRANULE);
+	return result;
+}
+
+/* What is mapped into reservations gets the second address in either direction,
+ * so that other memory only ever has to appear at the window's own. A window
+ * that saw nothing but its zero fill is not copied to memory that is zero. */
+static CUresult from_device(
+	struct hs_holding *holding, struct hs_backing *fresh, CUdeviceptr staging)
+{
+	struct hs_backing *old = &holding->rest;
+	const bool same = fresh->kind->zeroed && atomic_load(&holding->window.virgin);
+	const CUdeviceptr at = old->at;
 	CUresult result = hs_backing_unmap(old);
 
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS && !same)
 		result = hs_backing_map(old, staging);
 	if (result == CUDA_SUCCESS)
-		result = hs_backing_map(fresh, at);
+		result = suit(holding, fresh->kind);
 	if (result == CUDA_SUCCESS)
+		result = hs_backing_map(fresh, at);
+	if (result == CUDA_SUCCESS && !same)
 		result = copy(at, staging, old->bytes);
 	return result;
 }
 
-static CUresult to_device(
-	struct hs_backing *old, struct hs_backing *fresh, CUdeviceptr at, CUdeviceptr staging)
+static CUresult from_host(struct hs_holding *holding, struct hs_backing *fresh, CUdeviceptr staging)
 {
+	struct hs_backing *old = &holding->rest;
+	const CUdeviceptr at = old->at;
 	CUresult result = hs_backing_map(fresh, staging);
 
 	if (result == CUDA_SUCCESS)
@@ -38,6 +79,8 @@ static CUresult to_device(
 		result = hs_backing_unmap(fresh);
 	if (result == CUDA_SUCCESS)
 		result = hs_backing_unmap(old);
+	if (result == CUDA_SUCCESS)
+		result = suit(holding, fresh->kind);
 	if (result == CUDA_SUCCESS)
 		result = hs_backing_map(fresh, at);
 	return result;
@@ -53,31 +96,28 @@ static void restore(struct hs_holding *holding, struct hs_backing *fresh, CUdevi
 	if (old->at && old->at != at)
 		hs_backing_unmap(old);
 	if (!old->at)
-		result = hs_backing_map(old, at);
+		result = hs_move_in(holding);
 	if (result != CUDA_SUCCESS)
 		hs_error(
 			"window %u at 0x%llx: its memory could not be mapped again (CUDA error %d)",
 			holding->window.id, (unsigned long long)holding->window.start, result);
 }
 
-CUresult hs_move(struct hs_holding *holding, enum hs_place place)
+static CUresult move(struct hs_holding *holding, enum hs_place place, bool inside)
 {
 	struct hs_backing *old = &holding->rest, fresh;
 	const CUdeviceptr at = holding->window.start + HS_GRANULE;
 	CUdeviceptr staging;
-	CUcontext popped;
-	CUresult result = hs_driver.cuCtxPushCurrent_v2(holding->context);
+	CUresult result = (inside ? hs_backing_create : hs_backing_create_best)(
+		&fresh, place, old->bytes, holding->window.device);
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = hs_backing_create(&fresh, place, old->bytes, holding->window.device);
-	if (result != CUDA_SUCCESS)
-		goto pop;
 	result = hs_arena_reserve(&staging, old->bytes, HS_ARENA_AREAS);
 	if (result != CUDA_SUCCESS)
 		goto destroy;
-	result = place == HS_PLACE_HOST ? to_host(old, &fresh, at, staging)
-					: to_device(old, &fresh, at, staging);
+	result = old->kind->place == HS_PLACE_DEVICE ? from_device(holding, &fresh, staging)
+						     : from_host(holding, &fresh, staging);
 	if (result != CUDA_SUCCESS) {
 		restore(holding, &fresh, at);
 		goto release;
@@ -90,7 +130,31 @@ release:
 	hs_arena_release(staging);
 destroy:
 	hs_backing_destroy(&fresh);
-pop:
+	return result;
+}
+
+static CUresult move_in_context(struct hs_holding *holding, enum hs_place place, bool inside)
+{
+	unsigned refusals;
+	CUcontext popped;
+	CUresult result = hs_driver.cuCtxPushCurrent_v2(holding->context);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	do {
+		refusals = hs_backing_refusals();
+		result = move(holding, place, inside);
+	} while (result != CUDA_SUCCESS && refusals != hs_backing_refusals());
 	hs_driver.cuCtxPopCurrent_v2(&popped);
 	return result;
+}
+
+CUresult hs_move(struct hs_holding *holding, enum hs_place place)
+{
+	return move_in_context(holding, place, false);
+}
+
+CUresult hs_move_inside(struct hs_holding *holding)
+{
+	return holding->apart ? move_in_context(holding, HS_PLACE_HOST, true) : CUDA_SUCCESS;
 }

@@ -173,12 +173,18 @@ CUresult hs_place_choose(enum hs_place *place, size_t bytes)
 
 void hs_place_reap(struct hs_holding *h)
 {
+	CUcontext popped;
+	const bool pushed =
+		h->context && hs_driver.cuCtxPushCurrent_v2(h->context) == CUDA_SUCCESS;
+
 	hs_cache_forget(&h->window);
 	hs_range_destroy(h);
 	hs_backing_destroy(&h->rest);
 	hs_backing_destroy(&h->head);
-	hs_arena_release(h->window.start);
+	hs_arena_release(h->window.start - HS_WINDOW_LEAD);
 	hs_holding_drop(h);
+	if (pushed)
+		hs_driver.cuCtxPopCurrent_v2(&popped);
 }
 
 void hs_place_freed(void)

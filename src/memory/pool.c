@@ -50,15 +50,36 @@ static uint64_t meminfo(const char *root, const char *key)
 	return kib << 10;
 }
 
+/* The page cache of files counts as used, but makes way. v1 tells a group's own
+ * and its children's apart. */
+static uint64_t cached(const char *root, const char *folder)
+{
+	static const char *const keys[] = {
+		"inactive_file ", "active_file ", "total_inactive_file ", "total_active_file "};
+	FILE *f = open_under(root, folder, "/memory.stat");
+	uint64_t found[4] = {0};
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f))
+		for (size_t i = 0; i < 4; i++)
+			if (!strncmp(line, keys[i], strlen(keys[i])))
+				found[i] = strtoull(line + strlen(keys[i]), NULL, 10);
+	if (f)
+		fclose(f);
+	return found[2] || found[3] ? found[2] + found[3] : found[0] + found[1];
+}
+
 /* Our cgroup and every one above it, down to the mount: each may limit. */
 static void walk(const char *root, char *folder, size_t mount, const char *limit_file,
 	const char *used_file, uint64_t *limit, uint64_t *left)
 {
 	for (;;) {
 		const uint64_t most = number(root, folder, limit_file, UINT64_MAX);
-		const uint64_t used = number(root, folder, used_file, 0);
+		uint64_t used = number(root, folder, used_file, 0);
+		const uint64_t cache = cached(root, folder);
 		char *slash;
 
+		used = used > cache ? used - cache : 0;
 		if (most < *limit)
 			*limit = most;
 		if (most != UINT64_MAX && (most > used ? most - used : 0) < *left)

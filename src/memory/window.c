@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <pthread.h>
 #include <string.h>
-#include "src/memory/arena.h"
 #include "src/memory/budget.h"
 #include "src/memory/window.h"
 
@@ -60,7 +59,7 @@ struct hs_holding *hs_holding_take(void)
 		holding->head = holding->rest = (struct hs_backing){.kind = NULL};
 		holding->ranges = NULL;
 		holding->count = 0;
-		holding->live = holding->doomed = holding->stuck = false;
+		holding->apart = holding->live = holding->doomed = holding->stuck = false;
 		atomic_store(&holding->window.use, HS_USE_UNKNOWN);
 		atomic_store(&holding->window.place, HS_PLACE_DEVICE);
 		atomic_store(&holding->window.host, 0);

@@ -13,8 +13,14 @@
  */
 
 #include <stdbool.h>
+#include "src/memory/arena.h"
 #include "src/memory/backing.h"
 #include "src/memory/memory.h"
+
+/* A window begins so far into its addresses: its first granule is the end of the
+ * arena's first step, and what follows, which may be of a kind that the driver
+ * must not have reserved, begins with the next. */
+#define HS_WINDOW_LEAD (HS_ARENA_STEP - HS_GRANULE)
 
 struct hs_holding {
 	struct hs_window window;
@@ -27,6 +33,7 @@ struct hs_holding {
 	 * while the world is stopped, so that who is inside the gate may read. */
 	struct hs_range *ranges;
 	unsigned count;
+	bool apart;  /* the driver has reserved the first step only */
 	bool live;   /* in the table */
 	bool doomed; /* freed by the engine, still backed */
 	bool stuck;  /* a move failed for good */

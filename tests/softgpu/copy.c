@@ -23,6 +23,13 @@ static bool stage(struct soft_box *box)
 	return true;
 }
 
+/* All within one reservation, allocation or registration: that the real driver
+ * takes more is not known. */
+static bool one_range(const char *start, size_t bytes)
+{
+	return soft_range_find((uintptr_t)start) == soft_range_find((uintptr_t)start + bytes - 1);
+}
+
 /*
  * Pageable memory behaves as the real driver's: an asynchronous copy from it
  * has read it when the call returns, one to it is done then. A synchronous
@@ -42,6 +49,9 @@ static CUresult submit(struct soft_box box, unsigned side, CUstream handle, bool
 	known_src = soft_known((uintptr_t)box.src, extent(&box, box.src_pitch, box.src_slice));
 	known_dst = soft_known((uintptr_t)box.dst, extent(&box, box.dst_pitch, box.dst_slice));
 	if ((!known_src && !(side & (HOST_TO | ANY))) || (!known_dst && !(side & (TO_HOST | ANY))))
+		return CUDA_ERROR_INVALID_VALUE;
+	if ((known_src && !one_range(box.src, extent(&box, box.src_pitch, box.src_slice))) ||
+		(known_dst && !one_range(box.dst, extent(&box, box.dst_pitch, box.dst_slice))))
 		return CUDA_ERROR_INVALID_VALUE;
 	/* A pointer into a reservation where nothing is mapped is no host pointer. */
 	if ((!known_src && soft_range_find((uintptr_t)box.src)) ||

@@ -106,6 +106,10 @@ CUresult cuMemGetAllocationGranularity(
 #define HINTS true
 #endif
 
+/* As measured (driver 580.159.04): a hint is honoured at the next multiple of
+ * 32 MiB, and only for sizes that are one. */
+#define HINT_STEP ((uintptr_t)32 << 20)
+
 static void *reserve_at(uintptr_t hint, size_t bytes)
 {
 	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -124,7 +128,9 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment, C
 		return CUDA_ERROR_INVALID_VALUE;
 	if (alignment < SOFT_GRANULE)
 		alignment = SOFT_GRANULE;
-	if (HINTS && hint && !(hint & (alignment - 1)) && reserve_at(hint, bytes) != MAP_FAILED) {
+	hint = (hint + HINT_STEP - 1) & ~(HINT_STEP - 1);
+	if (HINTS && hint && !(hint & (alignment - 1)) && !(bytes & (HINT_STEP - 1)) &&
+		reserve_at(hint, bytes) != MAP_FAILED) {
 		start = hint;
 	} else { /* anywhere: a hint is no more than that */
 		start = (uintptr_t)reserve_at(0, bytes + alignment);

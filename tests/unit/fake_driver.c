@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "fake_driver.h"
 #include "src/base/log.h"
+#include "src/memory/arena.h"
 
 struct hs_driver hs_driver;
 __thread int hs_inside;
@@ -53,6 +54,46 @@ static void *hold(CUdeviceptr at, size_t bytes, int flags)
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
 
+/* Who has what: reservations and registered memory never overlap. */
+enum kind { NONE, RESERVED, REGISTERED };
+
+static struct range {
+	CUdeviceptr at;
+	size_t bytes;
+	enum kind kind;
+} ranges[512];
+
+static struct range *range_of(CUdeviceptr at, size_t bytes)
+{
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(*ranges); i++)
+		if (ranges[i].kind && ranges[i].at < at + bytes &&
+			at < ranges[i].at + ranges[i].bytes)
+			return &ranges[i];
+	return NULL;
+}
+
+static bool enter(CUdeviceptr at, size_t bytes, enum kind kind)
+{
+	struct range *r = ranges;
+
+	if (range_of(at, bytes))
+		return false;
+	while (r->kind)
+		r++;
+	*r = (struct range){at, bytes, kind};
+	return true;
+}
+
+static bool leave(CUdeviceptr at, enum kind kind)
+{
+	struct range *r = range_of(at, 1);
+
+	if (!r || r->at != at || r->kind != kind)
+		return false;
+	r->kind = NONE;
+	return true;
+}
+
 static CUresult reserve(
 	CUdeviceptr *out, size_t bytes, size_t align, CUdeviceptr hint, unsigned long long flags)
 {
@@ -61,9 +102,13 @@ static CUresult reserve(
 	(void)align, (void)flags;
 	if (fake.no_addresses)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	got = hint == fake.misplace ? hold(0, bytes, 0) : hold(hint, bytes, MAP_FIXED_NOREPLACE);
+	/* As driver 580: both in steps of 32 MiB, or it is nobody's hint. */
+	got = hint == fake.misplace || (hint | bytes) & (HS_ARENA_STEP - 1)
+		      ? hold(0, bytes, 0)
+		      : hold(hint, bytes, MAP_FIXED_NOREPLACE);
 	if (got == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	assert_true(enter((CUdeviceptr)got, bytes, RESERVED));
 	fake.reservations++;
 	*out = (CUdeviceptr)got;
 	return CUDA_SUCCESS;
@@ -71,8 +116,43 @@ static CUresult reserve(
 
 static CUresult unreserve(CUdeviceptr at, size_t bytes)
 {
+	for (size_t i = 0; i < sizeof(mappings) / sizeof(*mappings); i++)
+		assert_false(mappings[i].bytes && mappings[i].at - at < bytes);
+	assert_int_equal(range_of(at, 1)->bytes, bytes);
+	assert_true(leave(at, RESERVED));
 	fake.reservations--;
 	munmap((void *)at, bytes);
+	return CUDA_SUCCESS;
+}
+
+static CUresult enrol(void *memory, size_t bytes, unsigned flags)
+{
+	assert_int_equal(flags, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+	if (failing() || fake.register_refused)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	assert_true(enter((CUdeviceptr)memory, bytes, REGISTERED));
+	fake.host_used += bytes;
+	fake.registered++;
+	return CUDA_SUCCESS;
+}
+
+static CUresult strike(void *memory)
+{
+	if (failing())
+		return CUDA_ERROR_INVALID_VALUE;
+	fake.unmapped_while_busy += fake.busy;
+	fake.host_used -= range_of((CUdeviceptr)memory, 1)->bytes;
+	assert_true(leave((CUdeviceptr)memory, REGISTERED));
+	fake.registered--;
+	return CUDA_SUCCESS;
+}
+
+static CUresult device_pointer(CUdeviceptr *out, void *memory, unsigned flags)
+{
+	assert_int_equal(flags, 0);
+	if (failing() || !range_of((CUdeviceptr)memory, 1))
+		return CUDA_ERROR_INVALID_VALUE;
+	*out = (CUdeviceptr)memory;
 	return CUDA_SUCCESS;
 }
 
@@ -118,6 +198,9 @@ static CUresult map(CUdeviceptr at, size_t bytes, size_t offset,
 	(void)offset, (void)flags;
 	if (failing())
 		return CUDA_ERROR_INVALID_VALUE;
+	assert_non_null(range_of(at, bytes));
+	assert_true(range_of(at, bytes)->at <= at &&
+		    at + bytes <= range_of(at, bytes)->at + range_of(at, bytes)->bytes);
 	while (m->bytes)
 		m++;
 	*m = (struct mapping){at, bytes, (int)handle};
@@ -163,6 +246,8 @@ enum hs_place fake_place(CUdeviceptr at)
 {
 	struct mapping *m = mapped(at);
 
+	if (range_of(at, 1) && range_of(at, 1)->kind == REGISTERED)
+		return HS_PLACE_HOST;
 	assert_non_null(m);
 	return physicals[m->physical].host ? HS_PLACE_HOST : HS_PLACE_DEVICE;
 }
@@ -347,6 +432,9 @@ __attribute__((constructor)) static void fill_in(void)
 {
 	hs_driver.cuMemAddressReserve = reserve;
 	hs_driver.cuMemAddressFree = unreserve;
+	hs_driver.cuMemHostRegister_v2 = enrol;
+	hs_driver.cuMemHostUnregister = strike;
+	hs_driver.cuMemHostGetDevicePointer_v2 = device_pointer;
 	hs_driver.cuMemCreate = create;
 	hs_driver.cuMemRelease = release;
 	hs_driver.cuMemMap = map;
@@ -448,6 +536,10 @@ void fake_free(CUdeviceptr ptr)
 
 void fake_fill(CUdeviceptr start, size_t bytes, unsigned seed)
 {
+	struct hs_window *window = hs_window_find(start);
+
+	if (window)
+		atomic_store(&window->virgin, false);
 	for (size_t i = 0; i < bytes; i += 4096)
 		*(uint64_t *)(start + i) = start + i + seed * 0x9e3779b97f4a7c15ull;
 }

@@ -29,11 +29,12 @@ struct fake {
 	size_t host_used;		  /* physical */
 	int fail_after;	   /* > 0: of the calls that may fail, the so-manieth from now fails */
 	bool no_addresses; /* cuMemAddressReserve fails */
-	bool host_refused; /* cuMemCreate on the host fails */
+	bool host_refused;     /* cuMemCreate on the host fails */
+	bool register_refused; /* cuMemHostRegister fails */
 	bool busy;	   /* kernels run; a synchronise ends them */
 	bool capturing;	   /* a synchronise would break a capture */
 	int syncs, unmapped_while_busy, broken_captures, outside;
-	int reservations, mappings, handles, driver_allocs;
+	int reservations, mappings, handles, registered, driver_allocs;
 	CUdeviceptr misplace; /* this hint is not honoured */
 	char line[512];	      /* the last log line */
 	int lines;	      /* warn and above */
@@ -62,7 +63,7 @@ CUdeviceptr fake_window(size_t mib);
 void fake_free(CUdeviceptr ptr);
 
 /* Fills a window with bytes that differ from page to page; counts those pages
- * that read otherwise. */
+ * that read otherwise. A filled window is not virgin. */
 void fake_fill(CUdeviceptr start, size_t bytes, unsigned seed);
 size_t fake_wrong(CUdeviceptr start, size_t bytes, unsigned seed);
 

@@ -67,6 +67,23 @@ static void copies_report_what_they_wrote(void **state)
 	assert_int_equal(told.wrote, 0);
 }
 
+static void copies_are_cut_at_seams(void **state)
+{
+	static const char text[] = "text";
+
+	(void)state;
+	assert_int_equal(
+		cuMemcpyHtoDAsync_v2_ptsz(WINDOW + HS_GRANULE - 3, text, sizeof(text), STREAM),
+		CUDA_SUCCESS);
+	assert_int_equal(driver.calls, 2);
+	assert_true(driver.fills[0].dst == WINDOW + HS_GRANULE - 3 && driver.fills[0].count == 3);
+	assert_true(driver.fills[1].dst == WINDOW + HS_GRANULE && driver.fills[1].count == 2);
+	assert_ptr_equal(driver.fills[0].pitch, text);
+	assert_ptr_equal(driver.fills[1].pitch, text + 3);
+	assert_true(told.wrote == 1 && told.bytes == sizeof(text));
+	assert_int_equal(told.start, WINDOW + HS_GRANULE - 3);
+}
+
 static void boxes_are_covered(void **state)
 {
 	CUDA_MEMCPY2D flat = {.dstMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -131,8 +148,13 @@ static void fills_are_cut_at_seams(void **state)
 	assert_true(driver.fills[0].dst == WINDOW && driver.fills[0].count == HS_GRANULE);
 	assert_true(driver.fills[1].dst == WINDOW + HS_GRANULE);
 	assert_true(driver.fills[1].count == BYTES - HS_GRANULE && driver.fills[1].value == 9);
-	assert_int_equal(told.filled, 1);
+	assert_int_equal(told.wrote, 1);
 	assert_true(told.start == WINDOW && told.bytes == BYTES);
+	/* Only zeros leave a window as good as new. */
+	assert_int_equal(told.filled, 0);
+	driver.calls = 0;
+	cuMemsetD8_v2(WINDOW, 0, BYTES);
+	assert_true(told.filled == 1 && told.wrote == 1);
 	driver.calls = 0;
 	cuMemsetD32Async(WINDOW + HS_GRANULE - 8, 0x12345678, 6, STREAM);
 	assert_int_equal(driver.calls, 2);
@@ -250,6 +272,7 @@ int main(void)
 		TEST(copies_report_what_they_wrote),
 		TEST(boxes_are_covered),
 		TEST(batches_report_every_item),
+		TEST(copies_are_cut_at_seams),
 		TEST(fills_are_cut_at_seams),
 		TEST(rectangles_are_cut_at_seams),
 		TEST(captures_are_counted),

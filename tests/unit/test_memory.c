@@ -32,8 +32,9 @@ static void windows_lie_in_the_arena(void **state)
 
 	(void)state;
 	assert_int_equal(INSIDE(hs_memory_alloc(&ptr, 5 * MIB + 1)), CUDA_SUCCESS);
-	assert_int_equal(other, HS_ARENA_BASE);
-	assert_int_equal(ptr, HS_ARENA_BASE + 6 * MIB);
+	/* The first granule ends with a step of the arena, its start unused. */
+	assert_int_equal(other, HS_ARENA_BASE + 30 * MIB);
+	assert_int_equal(ptr, HS_ARENA_BASE + 94 * MIB);
 	assert_int_equal(fake.reservations, 2);
 	assert_int_equal(fake.driver_allocs, 0);
 	assert_true(hs_window_any());
@@ -46,7 +47,8 @@ static void windows_lie_in_the_arena(void **state)
 	assert_true(window->virgin);
 	assert_ptr_equal(hs_window_find(ptr + 6 * MIB - 1), window);
 	assert_null(hs_window_find(ptr + 6 * MIB));
-	assert_ptr_equal(hs_window_find(ptr - 1), hs_window_find(other));
+	assert_null(hs_window_find(ptr - 1));
+	assert_ptr_equal(hs_window_find(other + 6 * MIB - 1), hs_window_find(other));
 	assert_null(hs_window_find(other - 1));
 	hs_window_span(&low, &span);
 	assert_true(low <= other && ptr + 6 * MIB - low <= span);
@@ -57,7 +59,7 @@ static void windows_lie_in_the_arena(void **state)
 
 static void frees_give_everything_back(void **state)
 {
-	CUdeviceptr a = fake_window(8), b = fake_window(16), c = fake_window(8);
+	CUdeviceptr a = fake_window(8), b = fake_window(62), c = fake_window(8);
 
 	(void)state;
 	assert_true(a && b && c);
@@ -69,13 +71,13 @@ static void frees_give_everything_back(void **state)
 	assert_null(hs_window_find(b));
 	assert_non_null(hs_window_find(a));
 	assert_non_null(hs_window_find(c));
-	/* The hole is used again, first fit. */
+	/* The hole of 96 MiB of addresses is used again, first fit. */
+	assert_int_equal(fake_window(72), c + 64 * MIB);
 	assert_int_equal(fake_window(10), b);
-	assert_int_equal(fake_window(6), b + 10 * MIB);
 	fake_free(a);
 	fake_free(c);
 	fake_free(b);
-	fake_free(b + 10 * MIB);
+	fake_free(c + 64 * MIB);
 	assert_int_equal(fake.reservations, 0);
 	assert_int_equal(fake.handles, 0);
 	assert_int_equal(fake.mappings, 0);
@@ -168,7 +170,7 @@ static void refused_addresses_are_stepped_over(void **state)
 	(void)state;
 	fake.misplace = HS_ARENA_BASE;
 	ptr = fake_window(8);
-	assert_int_equal(ptr, HS_ARENA_BASE + ((CUdeviceptr)32 << 20));
+	assert_int_equal(ptr, HS_ARENA_BASE + 4 * HS_ARENA_STEP + 30 * MIB);
 	assert_int_equal(fake.reservations, 1);
 }
 
@@ -184,7 +186,7 @@ static void no_addresses_means_the_driver(void **state)
 	assert_null(hs_window_find(ptr));
 	fake_free(ptr);
 	fake.no_addresses = false;
-	assert_int_equal(fake_window(8), HS_ARENA_BASE);
+	assert_int_equal(fake_window(8), HS_ARENA_BASE + 30 * MIB);
 }
 
 static void a_failed_window_leaves_nothing(void **state)

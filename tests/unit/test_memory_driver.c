@@ -132,6 +132,10 @@ static void fill(CUdeviceptr at, unsigned char value, size_t bytes)
 		const size_t run = hs_copy_seam(at, bytes) - at;
 
 		OK(hs_driver.cuMemsetD8Async(at, value, run, stream));
+		if (value)
+			hs_copy_wrote(at, run, stream, false);
+		else
+			hs_copy_filled(at, run, stream, false);
 		at += run;
 		bytes -= run;
 	}
@@ -142,7 +146,10 @@ static size_t other_than(CUdeviceptr at, unsigned char value, size_t bytes)
 	unsigned char *host = malloc(bytes);
 	size_t wrong = 0;
 
-	OK(hs_driver.cuMemcpyDtoHAsync_v2(host, at, bytes, stream));
+	for (size_t done = 0, run; done < bytes; done += run) {
+		run = hs_copy_seam(at + done, bytes - done) - (at + done);
+		OK(hs_driver.cuMemcpyDtoHAsync_v2(host + done, at + done, run, stream));
+	}
 	OK(hs_driver.cuStreamSynchronize(stream));
 	for (size_t i = 0; i < bytes; i++)
 		wrong += host[i] != value;
@@ -206,7 +213,9 @@ static void a_graph_follows_its_addresses(void **state)
 	hs_capture_began();
 	OK(hs_driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	fill(ptr, 7, bytes);
-	OK(hs_driver.cuMemcpyDtoDAsync_v2(copy, ptr, bytes, stream));
+	OK(hs_driver.cuMemcpyDtoDAsync_v2(copy, ptr, HS_GRANULE, stream));
+	OK(hs_driver.cuMemcpyDtoDAsync_v2(copy + HS_GRANULE, ptr + HS_GRANULE, bytes - HS_GRANULE,
+		stream));
 	hs_memory_mark();
 	hs_memory_settle(); /* would break the capture */
 	OK(hs_driver.cuStreamEndCapture(stream, &graph));
