@@ -146,9 +146,51 @@ struct hs_order {
 	struct hs_order_node nodes[HS_ORDER_NODES];
 };
 
+enum hs_journal_what {
+	HS_JOURNAL_LAUNCHES = 1, /* what every resolve launch found */
+	HS_JOURNAL_LISTS = 2,	 /* the slots that it was asked for */
+};
+
+#define HS_JOURNAL_ROWS 1024u /* lists of more rows are a prefill's and not told */
+
+/*
+ * What resolve launches tell while somebody asks: records in a ring of words
+ * in mapped host memory. A record that finds no room is left out; its number
+ * is missed. The first part is written by the host while the device is idle.
+ */
+struct hs_journal {
+	uint32_t what;	       /* of enum hs_journal_what; 0: nobody asks */
+	uint32_t mask;	       /* of the ring: a power of two of words, less one */
+	uint32_t every;	       /* lists of every n-th launch of a layer; at least 1 */
+	uint32_t *ring;	       /* zero where no record lies */
+	const uint64_t *taken; /* words that the host has taken; mapped host memory */
+
+	/* Written by kernels. */
+	uint64_t given __attribute__((aligned(128))); /* words so far */
+	uint32_t number[2]; /* records so far, with those left out: launches, lists */
+	uint32_t turns[HS_LAYERS];
+};
+
+/* How a record begins. */
+struct hs_journal_head {
+	uint32_t words; /* of the record with its head; written last */
+	uint32_t what;	/* one of enum hs_journal_what */
+	uint32_t number, layer, lane;
+	uint32_t rows, k; /* of a list: rows x k int32 follow, -1 for none */
+	uint32_t reserved;
+	uint64_t stamp; /* ns of the device's clock */
+};
+
+/* A launch, and the layer's totals after it. */
+struct hs_journal_launch {
+	struct hs_journal_head head;
+	uint64_t totals[HS_COUNTS];
+};
+
 struct hs_table {
 	struct hs_entry entries[HS_LAYERS];
 	struct hs_lane lanes[HS_LANES + 1];
+	struct hs_journal journal;
 	struct hs_order order;
 };
 

@@ -58,6 +58,32 @@ HS_DEVICE void hs_store16(void *p, hs_u128 v)
 	*(hs_u128 *)p = v;
 }
 
+/* A function that is called seldom: its registers are not the caller's. */
+#define HS_SELDOM static __device__ __noinline__
+
+/* A word of mapped host memory that the host changes meanwhile. */
+HS_DEVICE uint64_t hs_load_system(const uint64_t *p)
+{
+	uint64_t v;
+
+	asm volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+	return v;
+}
+
+HS_DEVICE void hs_store_system(uint32_t *p, uint32_t v)
+{
+	asm volatile("st.relaxed.sys.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+/* ns since some start. */
+HS_DEVICE uint64_t hs_clock(void)
+{
+	uint64_t v;
+
+	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v));
+	return v;
+}
+
 HS_DEVICE void hs_fence(void)
 {
 	__threadfence();
@@ -125,6 +151,7 @@ HS_ACCESSORS(unsigned long long, unsigned long long, "u64", "l")
 
 #else
 
+#include <time.h>
 #include "softgpu/cuda_cpu.h"
 
 #define HS_UNROLL
@@ -153,6 +180,18 @@ HS_DEVICE void hs_store16(void *p, hs_u128 v)
 {
 	soft_point();
 	*(hs_u128 *)p = v;
+}
+
+#define HS_SELDOM HS_DEVICE
+#define hs_load_system(p) (soft_point(), __atomic_load_n(p, __ATOMIC_ACQUIRE))
+#define hs_store_system(p, v) (soft_point(), __atomic_store_n(p, v, __ATOMIC_RELEASE))
+
+HS_DEVICE uint64_t hs_clock(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 #define hs_fence() __threadfence()

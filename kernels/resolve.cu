@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Decode: slots in, swap-in, indices out. One kernel on the critical path. */
 #include "kernels/evict.h"
+#include "kernels/journal.h"
 #include "kernels/order.h"
 
 #define LOADS 8 /* 16-byte loads that a thread has in flight */
 
 struct resolve_shared {
+	uint64_t journal;
 	uint32_t clock, epoch, last, open;
 	uint32_t count[HS_COUNTS];
 	struct resolve_misses misses[HS_WARPS];
@@ -263,6 +265,20 @@ HS_DEVICE bool resolve_finish(const struct hs_resolve_args *a, struct hs_entry *
 	return evict_open(a->table, a->layer, __shfl_sync(0xffffffffu, now, 0));
 }
 
+/* What somebody asked to be told. One block of a launch finishes it, and the
+ * first tells its lists. */
+HS_DEVICE void resolve_tell(
+	const struct hs_resolve_args *a, struct hs_entry *entry, uint64_t *shared, bool finished)
+{
+	struct hs_journal *journal = &a->table->journal;
+	const uint32_t what = journal->what;
+
+	if (what & HS_JOURNAL_LAUNCHES && finished && !threadIdx.x)
+		journal_launch(journal, entry, a->layer, a->lane);
+	if (what & HS_JOURNAL_LISTS && !blockIdx.x)
+		journal_lists(a, shared);
+}
+
 HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
 {
 	HS_SHARED(struct resolve_shared, s);
@@ -279,6 +295,7 @@ HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
 			if (t.live)
 				a.out[t.at] = t.slot;
 		}
+		resolve_tell(&a, entry, &s->journal, !blockIdx.x);
 		return;
 	}
 	if (threadIdx.x < HS_COUNTS)
@@ -315,6 +332,7 @@ HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
 	__syncthreads();
 	if (!last || s->open)
 		evict_help(a.table, a.layer, &s->evict);
+	resolve_tell(&a, entry, &s->journal, last);
 }
 
 HS_KERNEL(hs_release, struct hs_release_args)

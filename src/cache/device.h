@@ -7,6 +7,7 @@
  * at safe moments; everything else may be called on the launch path.
  */
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "hooks/driver.h"
@@ -37,6 +38,8 @@ struct hs_device {
 	uint64_t (*counts)[HS_COUNTS]; /* [HS_LAYERS], mapped host memory */
 	CUdeviceptr counts_device;
 	struct hs_device *next; /* made earlier */
+	unsigned told; /* enum hs_journal_what: what launches tell */
+	struct hs_journal_ring *_Atomic ring;
 };
 
 /* Loads the kernels and makes the table on the current context's device, if

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include "src/base/log.h"
 #include "src/base/options.h"
+#include "src/cache/journal.h"
 #include "src/cache/policy.h"
 #include "src/cache/remap.h"
 
@@ -287,6 +288,7 @@ static void settle_device(struct hs_device *device)
 			!layer->refused)
 			start_or_say(layer, device, rows_for(layer, starting--));
 	}
+	hs_journal_settle(device);
 	/* Streams that do not wait for the default one see it all done. */
 	hs_driver.cuStreamSynchronize(NULL);
 }

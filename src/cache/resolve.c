@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include "src/cache/device.h"
+#include "src/cache/journal.h"
 #include "src/cache/lane.h"
 #include "src/cache/layer.h"
 #include "src/cache/remap.h"
@@ -68,8 +69,10 @@ int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list, const s
 	error = list_span(list, &span);
 	if (error)
 		return error;
-	/* A replay may find the layer on, an eager launch runs before that. */
-	if (!site->capturing && !atomic_load_explicit(&layer->on, memory_order_acquire)) {
+	/* A replay may find the layer on, an eager launch runs before that. A
+	 * recording wants the list all the same. */
+	if (!site->capturing && !atomic_load_explicit(&layer->on, memory_order_acquire) &&
+		!(hs_journal_on() & HS_JOURNAL_LISTS)) {
 		*remapped = list->indices;
 		return 0;
 	}

@@ -153,9 +153,9 @@ class Replay(Case):
         self.bad("replay", self.path / "none", status=1, says="No such file")
         whole = self.trace.read_bytes()
         self.trace.write_bytes(whole[:100])
-        self.bad("replay", self.trace, status=1, says="not a DSAT version 1 trace")
+        self.bad("replay", self.trace, status=1, says="not a DSAT version 1 or 2 trace")
         self.trace.write_bytes(b"DSAX" + whole[4:])
-        self.bad("replay", self.trace, status=1, says="not a DSAT version 1 trace")
+        self.bad("replay", self.trace, status=1, says="not a DSAT version 1 or 2 trace")
         write_trace(self.trace, [[[[8, 1]]]] * 9, 8)
         self.bad("replay", self.trace, status=1, says="beyond the trace's context")
 

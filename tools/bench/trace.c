@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "tools/bench/slots.h"
 #include "tools/bench/workers.h"
 
 #define CACHED (1u << 31)
@@ -350,8 +351,14 @@ int hs_dsat_read(struct hs_dsat *trace, const char *path)
 	if (!file)
 		return -errno;
 	if (fread(&header, sizeof(header), 1, file) != 1 || memcmp(header.magic, "DSAT", 4) != 0 ||
-		header.version != 1)
+		header.version < 1 || header.version > 2)
 		goto close;
+	if (header.version == 2) {
+		error = hs_slots_read(&read, file);
+		if (!error)
+			*trace = read;
+		goto close;
+	}
 	read.layers = header.layers;
 	read.steps = header.steps;
 	read.batch = header.batch;

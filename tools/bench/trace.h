@@ -66,6 +66,7 @@ int hs_dsat_generate(struct hs_dsat *trace, const struct hs_dsat_plan *plan);
 int hs_dsat_check(const struct hs_dsat *trace, uint32_t hot, uint32_t *misses, int32_t *missed);
 
 int hs_dsat_write(const struct hs_dsat *trace, const char *path);
+/* Version 2, recorded slots, too (tools/bench/slots.h). */
 int hs_dsat_read(struct hs_dsat *trace, const char *path);
 
 int hs_dsat_lru_init(struct hs_dsat_lru *lru, uint32_t hot, uint64_t ctx);

@@ -90,7 +90,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		ask->path = arg;
 		return 0;
 	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "which trace? (DSAT version 1)");
+		argp_error(state, "which trace? (of `hisparse record` or synth)");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -105,7 +105,7 @@ static int open_trace(struct hs_dsat *trace, const char *path)
 	if (!err)
 		return HS_STATUS_OK;
 	hs_complain("%s: %s", path,
-		err == -EBADMSG || err == -EINVAL ? "not a DSAT version 1 trace, or cut short"
+		err == -EBADMSG || err == -EINVAL ? "not a DSAT version 1 or 2 trace, or cut short"
 						  : strerror(-err));
 	return HS_STATUS_FINDING;
 }
