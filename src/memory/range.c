@@ -6,6 +6,7 @@
 #include "src/memory/arena.h"
 #include "src/memory/budget.h"
 #include "src/memory/gate.h"
+#include "src/memory/move.h"
 #include "src/memory/range.h"
 
 #define LAYERS 512
@@ -203,11 +204,14 @@ size_t hs_range_movable(struct hs_holding *h)
 	return sum(h, HS_PLACE_DEVICE, true);
 }
 
-/* What stands behind the window so far becomes its only range. */
+/* What stands behind the window so far becomes its only range, and of a kind
+ * that parts can be cut from. */
 static bool turn(struct hs_holding *h)
 {
 	if (h->ranges)
 		return true;
+	if (hs_move_inside(h) != CUDA_SUCCESS)
+		return false;
 	h->ranges = calloc(1, sizeof(*h->ranges));
 	if (!h->ranges)
 		return false;

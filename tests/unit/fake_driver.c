@@ -7,7 +7,6 @@
 #include <unistd.h>
 #include "fake_driver.h"
 #include "src/base/log.h"
-#include "src/memory/arena.h"
 
 struct hs_driver hs_driver;
 __thread int hs_inside;
@@ -23,240 +22,13 @@ struct fake fake = {
 	.device_bytes = 256 * MIB,
 };
 
-struct physical {
-	int fd;
-	size_t bytes;
-	bool host, used;
-};
-
-struct mapping {
-	CUdeviceptr at;
-	size_t bytes;
-	int physical;
-};
-
-static struct physical physicals[512];
-static struct mapping mappings[512]; /* bytes 0: unused */
 static CUcontext current = (CUcontext)0x1000;
-
-static bool failing(void)
-{
-	fake.outside += hs_inside == 0;
-	if (fake.fail_after > 0 && --fake.fail_after == 0) {
-		return true;
-	}
-	return false;
-}
-
-static void *hold(CUdeviceptr at, size_t bytes, int flags)
-{
-	return mmap((void *)at, bytes, PROT_NONE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
-}
-
-/* Who has what: reservations and registered memory never overlap. */
-enum kind { NONE, RESERVED, REGISTERED };
-
-static struct range {
-	CUdeviceptr at;
-	size_t bytes;
-	enum kind kind;
-} ranges[512];
-
-static struct range *range_of(CUdeviceptr at, size_t bytes)
-{
-	for (size_t i = 0; i < sizeof(ranges) / sizeof(*ranges); i++)
-		if (ranges[i].kind && ranges[i].at < at + bytes &&
-			at < ranges[i].at + ranges[i].bytes)
-			return &ranges[i];
-	return NULL;
-}
-
-static bool enter(CUdeviceptr at, size_t bytes, enum kind kind)
-{
-	struct range *r = ranges;
-
-	if (range_of(at, bytes))
-		return false;
-	while (r->kind)
-		r++;
-	*r = (struct range){at, bytes, kind};
-	return true;
-}
-
-static bool leave(CUdeviceptr at, enum kind kind)
-{
-	struct range *r = range_of(at, 1);
-
-	if (!r || r->at != at || r->kind != kind)
-		return false;
-	r->kind = NONE;
-	return true;
-}
-
-static CUresult reserve(
-	CUdeviceptr *out, size_t bytes, size_t align, CUdeviceptr hint, unsigned long long flags)
-{
-	void *got;
-
-	(void)align, (void)flags;
-	if (fake.no_addresses)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	/* As driver 580: both in steps of 32 MiB, or it is nobody's hint. */
-	got = hint == fake.misplace || (hint | bytes) & (HS_ARENA_STEP - 1)
-		      ? hold(0, bytes, 0)
-		      : hold(hint, bytes, MAP_FIXED_NOREPLACE);
-	if (got == MAP_FAILED)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	assert_true(enter((CUdeviceptr)got, bytes, RESERVED));
-	fake.reservations++;
-	*out = (CUdeviceptr)got;
-	return CUDA_SUCCESS;
-}
-
-static CUresult unreserve(CUdeviceptr at, size_t bytes)
-{
-	for (size_t i = 0; i < sizeof(mappings) / sizeof(*mappings); i++)
-		assert_false(mappings[i].bytes && mappings[i].at - at < bytes);
-	assert_int_equal(range_of(at, 1)->bytes, bytes);
-	assert_true(leave(at, RESERVED));
-	fake.reservations--;
-	munmap((void *)at, bytes);
-	return CUDA_SUCCESS;
-}
-
-static CUresult enrol(void *memory, size_t bytes, unsigned flags)
-{
-	assert_int_equal(flags, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-	if (failing() || fake.register_refused)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	assert_true(enter((CUdeviceptr)memory, bytes, REGISTERED));
-	fake.host_used += bytes;
-	fake.registered++;
-	return CUDA_SUCCESS;
-}
-
-static CUresult strike(void *memory)
-{
-	if (failing())
-		return CUDA_ERROR_INVALID_VALUE;
-	fake.unmapped_while_busy += fake.busy;
-	fake.host_used -= range_of((CUdeviceptr)memory, 1)->bytes;
-	assert_true(leave((CUdeviceptr)memory, REGISTERED));
-	fake.registered--;
-	return CUDA_SUCCESS;
-}
-
-static CUresult device_pointer(CUdeviceptr *out, void *memory, unsigned flags)
-{
-	assert_int_equal(flags, 0);
-	if (failing() || !range_of((CUdeviceptr)memory, 1))
-		return CUDA_ERROR_INVALID_VALUE;
-	*out = (CUdeviceptr)memory;
-	return CUDA_SUCCESS;
-}
-
-static CUresult create(CUmemGenericAllocationHandle *handle, size_t bytes,
-	const CUmemAllocationProp *prop, unsigned long long flags)
-{
-	const bool host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
-	struct physical *p = physicals + 1;
-
-	(void)flags;
-	if (failing() || (host && fake.host_refused) ||
-		(!host && bytes > fake.device_bytes - fake.device_used))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	while (p->used)
-		p++;
-	*p = (struct physical){.fd = memfd_create("fake", MFD_CLOEXEC),
-		.bytes = bytes,
-		.host = host,
-		.used = true};
-	assert_int_equal(ftruncate(p->fd, (off_t)bytes), 0);
-	*(host ? &fake.host_used : &fake.device_used) += bytes;
-	fake.handles++;
-	*handle = (CUmemGenericAllocationHandle)(p - physicals);
-	return CUDA_SUCCESS;
-}
-
-static CUresult release(CUmemGenericAllocationHandle handle)
-{
-	struct physical *p = &physicals[handle];
-
-	close(p->fd);
-	*(p->host ? &fake.host_used : &fake.device_used) -= p->bytes;
-	p->used = false;
-	fake.handles--;
-	return CUDA_SUCCESS;
-}
-
-static CUresult map(CUdeviceptr at, size_t bytes, size_t offset,
-	CUmemGenericAllocationHandle handle, unsigned long long flags)
-{
-	struct mapping *m = mappings;
-
-	(void)offset, (void)flags;
-	if (failing())
-		return CUDA_ERROR_INVALID_VALUE;
-	assert_non_null(range_of(at, bytes));
-	assert_true(range_of(at, bytes)->at <= at &&
-		    at + bytes <= range_of(at, bytes)->at + range_of(at, bytes)->bytes);
-	while (m->bytes)
-		m++;
-	*m = (struct mapping){at, bytes, (int)handle};
-	fake.mappings++;
-	return CUDA_SUCCESS;
-}
-
-static struct mapping *mapped(CUdeviceptr at)
-{
-	for (size_t i = 0; i < sizeof(mappings) / sizeof(*mappings); i++)
-		if (at - mappings[i].at < mappings[i].bytes)
-			return &mappings[i];
-	return NULL;
-}
-
-static CUresult access_set(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *desc, size_t count)
-{
-	struct mapping *m = mapped(at);
-
-	assert_int_equal(desc->location.type, CU_MEM_LOCATION_TYPE_DEVICE);
-	assert_int_equal(count, 1);
-	if (failing() || !m)
-		return CUDA_ERROR_INVALID_VALUE;
-	assert_true(mmap((void *)at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-			    physicals[m->physical].fd, 0) != MAP_FAILED);
-	return CUDA_SUCCESS;
-}
-
-static CUresult unmap(CUdeviceptr at, size_t bytes)
-{
-	struct mapping *m = mapped(at);
-
-	if (failing() || !m)
-		return CUDA_ERROR_INVALID_VALUE;
-	fake.unmapped_while_busy += fake.busy;
-	hold(at, bytes, MAP_FIXED);
-	m->bytes = 0;
-	fake.mappings--;
-	return CUDA_SUCCESS;
-}
-
-enum hs_place fake_place(CUdeviceptr at)
-{
-	struct mapping *m = mapped(at);
-
-	if (range_of(at, 1) && range_of(at, 1)->kind == REGISTERED)
-		return HS_PLACE_HOST;
-	assert_non_null(m);
-	return physicals[m->physical].host ? HS_PLACE_HOST : HS_PLACE_DEVICE;
-}
 
 static CUresult alloc(CUdeviceptr *out, size_t bytes)
 {
 	if (!out || !bytes)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (failing() || bytes > fake.device_bytes - fake.device_used)
+	if (fake_failing() || bytes > fake.device_bytes - fake.device_used)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	size_t *block = mmap(NULL, bytes + 4096, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -311,7 +83,7 @@ static CUresult total_mem(size_t *bytes, CUdevice device)
 static CUresult attribute(void *data, CUpointer_attribute which, CUdeviceptr ptr)
 {
 	if (which == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
-		*(unsigned *)data = mapped(ptr) && fake_place(ptr) == HS_PLACE_HOST
+		*(unsigned *)data = fake_mapped(ptr) && fake_place(ptr) == HS_PLACE_HOST
 					    ? CU_MEMORYTYPE_HOST
 					    : CU_MEMORYTYPE_DEVICE;
 	else if (which == CU_POINTER_ATTRIBUTE_HOST_POINTER)
@@ -369,7 +141,7 @@ static CUresult context_pop(CUcontext *context)
 
 static CUresult synchronize(void)
 {
-	if (failing())
+	if (fake_failing())
 		return CUDA_ERROR_LAUNCH_FAILED;
 	fake.syncs++;
 	if (fake.capturing) {
@@ -382,10 +154,20 @@ static CUresult synchronize(void)
 
 static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-	if (failing())
+	if (fake_failing())
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy((void *)to, (void *)from, bytes);
 	return CUDA_SUCCESS;
+}
+
+static CUresult copy_out(void *to, CUdeviceptr from, size_t bytes)
+{
+	return copy((CUdeviceptr)to, from, bytes);
+}
+
+static CUresult copy_in(CUdeviceptr to, const void *from, size_t bytes)
+{
+	return copy(to, (CUdeviceptr)from, bytes);
 }
 
 static CUresult fill(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
@@ -430,16 +212,7 @@ static CUresult capture_mode(CUstreamCaptureMode *mode)
 
 __attribute__((constructor)) static void fill_in(void)
 {
-	hs_driver.cuMemAddressReserve = reserve;
-	hs_driver.cuMemAddressFree = unreserve;
-	hs_driver.cuMemHostRegister_v2 = enrol;
-	hs_driver.cuMemHostUnregister = strike;
-	hs_driver.cuMemHostGetDevicePointer_v2 = device_pointer;
-	hs_driver.cuMemCreate = create;
-	hs_driver.cuMemRelease = release;
-	hs_driver.cuMemMap = map;
-	hs_driver.cuMemSetAccess = access_set;
-	hs_driver.cuMemUnmap = unmap;
+	fake_memory_fill_in();
 	hs_driver.cuMemAlloc_v2 = alloc;
 	hs_driver.cuMemFree_v2 = dealloc;
 	hs_driver.cuMemGetAddressRange_v2 = range;
@@ -455,6 +228,8 @@ __attribute__((constructor)) static void fill_in(void)
 	hs_driver.cuCtxPopCurrent_v2 = context_pop;
 	hs_driver.cuCtxSynchronize = synchronize;
 	hs_driver.cuMemcpyDtoD_v2 = copy;
+	hs_driver.cuMemcpyDtoH_v2 = copy_out;
+	hs_driver.cuMemcpyHtoD_v2 = copy_in;
 	hs_driver.cuMemsetD8Async = fill;
 	hs_driver.cuStreamCreate = stream_create;
 	hs_driver.cuStreamSynchronize = stream_wait;
@@ -500,8 +275,10 @@ void hs_cache_context_gone(CUcontext context)
 
 unsigned hs_cache_extents(const struct hs_window *window, struct hs_extent *out, unsigned most)
 {
-	(void)window, (void)out, (void)most;
-	return 0;
+	(void)window;
+	for (unsigned i = 0; i < fake.layers && i < most; i++)
+		out[i] = fake.extents[i];
+	return fake.layers;
 }
 
 void hs_cache_forget(struct hs_window *window)

@@ -38,6 +38,8 @@ struct fake {
 	CUdeviceptr misplace; /* this hint is not honoured */
 	char line[512];	      /* the last log line */
 	int lines;	      /* warn and above */
+	struct hs_extent extents[4]; /* layers of any window */
+	unsigned layers;
 	int settled, forgotten, wrote;
 	struct hs_window *wrote_window;
 	CUdeviceptr wrote_start;
@@ -45,6 +47,11 @@ struct fake {
 	struct hs_site wrote_site;
 };
 extern struct fake fake;
+
+/* Whether the call that is due to fail is this one; inside the driver only. */
+bool fake_failing(void);
+bool fake_mapped(CUdeviceptr at);
+void fake_memory_fill_in(void); /* fake_memory.c's entries of hs_driver */
 
 /* Where the byte at an address really is. */
 enum hs_place fake_place(CUdeviceptr at);
