@@ -21,7 +21,8 @@ EIGHT = ["--gpus", "8", "--host-gib", "1000", "--weights-gib", "90"]
 
 def environment(**more):
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("HISPARSE_", "LD_PRELOAD"))}
-    return dict(kept, **more)
+    # A sanitized command, too, is started with something preloaded.
+    return dict(kept, ASAN_OPTIONS="verify_asan_link_order=0", **more)
 
 
 def run(*arguments, **more):
@@ -40,8 +41,14 @@ def write_trace(path, lists, context, note=""):
     path.write_bytes(data + (b"NOTE" + note.encode() if note else b""))
 
 
+def give_up(*_):
+    raise TimeoutError("it hangs")
+
+
 class Case(unittest.TestCase):
     def setUp(self):
+        signal.signal(signal.SIGALRM, give_up)
+        signal.alarm(100)
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
         self.path = pathlib.Path(self.folder.name)
@@ -261,6 +268,7 @@ class Run(Case):
                    "while :; do sleep 0.05; done")
         child = subprocess.Popen([COMMAND, "run", "--library", PROBE, "--", "sh", "-c", program],
                                  stdout=subprocess.PIPE, text=True, env=environment())
+        self.addCleanup(child.kill)
         self.assertEqual(child.stdout.readline(), "ready\n")
         child.send_signal(signal.SIGUSR1)
         self.assertEqual(child.stdout.readline(), "usr1\n")
