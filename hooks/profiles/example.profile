@@ -16,6 +16,13 @@ base kv
 row row_stride
 slots slot_mapping, grid.x, 8
 
+# The indexer's keys: written by one, read by the other.
+profile example-keys
+role other
+name dsa_write_key
+name dsa_index
+sizes * ...
+
 profile example-attend
 role attention
 name dsa_attend

@@ -34,6 +34,7 @@ need kv_block == page * kv_row
 need extra_kv == 0
 base kv
 row kv_row
+rows num_blocks * page
 list indices, b, s_q, topk, list_b, list_q
 lengths topk_length
 # Requests that are not split write out and lse, the others only their rows of
@@ -65,6 +66,7 @@ need kv_block == page * kv_row
 need extra_kv == 0
 base kv
 row kv_row
+rows num_blocks * page
 list indices, b, s_q, topk, list_b, list_q
 lengths topk_length
 output out, d_v * 2, b, out_b * 2, s_q, out_q * 2, h_q, out_h * 2

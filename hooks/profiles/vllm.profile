@@ -42,6 +42,19 @@ base kv
 row row_stride * 2
 slots slot_mapping, grid.x, 8
 
+# The indexer's keys. From 0.29 on they lie in one allocation with the layers.
+profile vllm-indexer
+role other
+name _ZN4vllm*indexer_k_quant_and_cache_kernel*
+name _ZN4vllm*cp_gather_indexer_k_quant_cache_kernel*
+sizes 8 ...
+
+# JIT-compiled; tensor maps of the keys are passed by value.
+profile deep-gemm-logits
+role other
+name *deep_gemm*paged_mqa_logits*
+sizes * ...
+
 # Gathers of a whole context for prefill; the source comes first.
 profile vllm-gather-fp8
 role reader

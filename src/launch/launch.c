@@ -168,6 +168,17 @@ static const char *why(int error)
 	}
 }
 
+static struct hs_layer *layer_of(
+	const struct look *look, struct hs_window *window, CUdeviceptr base, uint32_t row)
+{
+	struct hs_layer *layer = hs_layer_find(window, base, row, true);
+	int64_t rows;
+
+	if (layer && look->profile->rows && eval(look, look->profile->rows, &rows) && rows > 0)
+		hs_layer_told(layer, (uint64_t)rows);
+	return layer;
+}
+
 static CUresult attention(struct look *look)
 {
 	const char *reason = unmet(look);
@@ -185,12 +196,14 @@ static CUresult attention(struct look *look)
 	if (!window)
 		return look->launch->forward(look->launch);
 	count(&counts.attention);
-	if (reason)
+	if (reason) {
+		hs_window_reveal(window, HS_USE_OTHER, 0);
 		return refuse(look, reason);
+	}
 	if (!eval_u32(look, look->profile->row, &row) || !row || !list_of(look, &list))
 		return refuse(look, "its list or row makes no sense");
 	hs_window_reveal(window, HS_USE_KV, row);
-	layer = hs_layer_find(window, base, row, true);
+	layer = layer_of(look, window, base, row);
 	if (!layer)
 		return refuse(look, "its layer cannot be entered");
 	if (!hs_params_copy(&copy, look->launch, look->kernel))
@@ -238,7 +251,7 @@ static CUresult writer(struct look *look)
 			row = atomic_load_explicit(&window->row, memory_order_relaxed);
 		hs_window_reveal(window, HS_USE_KV, row);
 		if (row)
-			layer = hs_layer_find(window, base, row, true);
+			layer = layer_of(look, window, base, row);
 	}
 	if (layer && eval(look, look->profile->slots[0], &pointer) && pointer &&
 		eval_u32(look, look->profile->slots[1], &slots.count) &&
@@ -248,6 +261,8 @@ static CUresult writer(struct look *look)
 			hs_cache_written(layer, &slots, &site);
 	} else {
 		/* which rows it stored is not known: all of them */
+		if (reason)
+			hs_window_reveal(window, HS_USE_OTHER, 0);
 		hs_cache_wrote(window, window->start, 0, &site);
 	}
 	return result;
@@ -310,6 +325,17 @@ static bool mark(struct hs_launch *launch, struct hs_kernel *kernel)
 	return last;
 }
 
+/* Keeps a window on the device, but not one that holds KV, too. */
+static CUresult other(struct look *look)
+{
+	struct hs_window *window;
+	uint64_t cursor = 0;
+
+	while ((window = hs_params_touch(look->launch, look->kernel, &cursor)))
+		hs_window_reveal(window, HS_USE_OTHER, 0);
+	return look->launch->forward(look->launch);
+}
+
 static CUresult unknown(struct hs_launch *launch, struct hs_kernel *kernel)
 {
 	struct hs_window *window, *last = NULL;
@@ -349,6 +375,8 @@ static CUresult dispatch(struct hs_launch *launch, struct hs_kernel *kernel)
 		return reader(&look);
 	case HS_ROLE_FILL:
 		return fill(&look);
+	case HS_ROLE_OTHER:
+		return other(&look);
 	default:
 		return unknown(launch, kernel);
 	}

@@ -133,15 +133,16 @@ static int field_of(struct parser *p, struct span name)
 
 static void on_role(struct parser *p, struct span rest)
 {
-	static const char *const roles[] = {"attention", "writer", "reader", "fill"};
+	static const char *const roles[] = {
+		"attention", "writer", "reader", "fill", "other"};
 
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < sizeof(roles) / sizeof(*roles); i++) {
 		if (is(rest, roles[i])) {
 			p->profile->role = (enum hs_role)(i + 1);
 			return;
 		}
 	}
-	fail(p, "unknown role, not attention, writer, reader or fill");
+	fail(p, "unknown role, not attention, writer, reader, fill or other");
 }
 
 static void on_name(struct parser *p, struct span rest)
@@ -381,6 +382,8 @@ static void directive(struct parser *p, struct span word, struct span rest)
 		single(p, rest, &p->profile->base);
 	else if (is(word, "row"))
 		single(p, rest, &p->profile->row);
+	else if (is(word, "rows"))
+		single(p, rest, &p->profile->rows);
 	else if (is(word, "lengths"))
 		single(p, rest, &p->profile->lengths);
 	else if (is(word, "slots"))

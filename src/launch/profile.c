@@ -14,6 +14,7 @@ static void destroy_one(struct hs_profile *p)
 	}
 	free(p->base);
 	free(p->row);
+	free(p->rows);
 	for (unsigned i = 0; i < 5; i++)
 		free(p->list[i]);
 	free(p->lengths);

@@ -12,7 +12,7 @@
  * flashmla.profile is written to be read as an example.
  *
  *	profile LABEL           starts a profile; the label is for messages
- *	role ROLE               attention | writer | reader | fill
+ *	role ROLE               attention | writer | reader | fill | other
  *	name PATTERN            the kernel's (mangled) name; '*' any run, '?' any
  *	                        character. May be repeated: one must match
  *	sizes N N … [...]       bytes of every parameter in order, exactly; '...'
@@ -25,6 +25,8 @@
  *
  *	base EXPR               address of the layer's row 0
  *	row EXPR                bytes of a KV row; rows are row bytes apart
+ *	rows EXPR               attention, writer: rows of the layer, where the kernel
+ *	                        knows; 0: it does not
  *	list FIELD, OUTER, INNER, K, OUTER_STRIDE, INNER_STRIDE
  *	                        attention: the list of slots, int32, -1 for none,
  *	                        strides in elements. FIELD is what is rewritten
@@ -46,6 +48,9 @@
  * that attention told; none yet: all of the window is dropped); a reader with
  * a base and a row tells that the window holds KV.
  *
+ * other: writes no KV row, whatever it touches, such as the indexer's keys, which
+ * may share an allocation with KV (vLLM 0.29 and later).
+ *
  * A profile with a mistake is left out; the others stay.
  */
 
@@ -54,7 +59,14 @@
 #include <stdint.h>
 #include "src/launch/expr.h"
 
-enum hs_role { HS_ROLE_NONE, HS_ROLE_ATTENTION, HS_ROLE_WRITER, HS_ROLE_READER, HS_ROLE_FILL };
+enum hs_role {
+	HS_ROLE_NONE,
+	HS_ROLE_ATTENTION,
+	HS_ROLE_WRITER,
+	HS_ROLE_READER,
+	HS_ROLE_FILL,
+	HS_ROLE_OTHER,
+};
 
 #define HS_PROFILE_NAMES 4
 #define HS_PROFILE_SIZES 16
@@ -94,7 +106,7 @@ struct hs_profile {
 	struct hs_profile_field fields[HS_PROFILE_FIELDS];
 	struct hs_expr *needs[HS_PROFILE_NEEDS];
 	char *need_texts[HS_PROFILE_NEEDS];
-	struct hs_expr *base, *row;
+	struct hs_expr *base, *row, *rows;
 	uint8_t list_field;
 	struct hs_expr *list[5]; /* outer, inner, k, outer stride, inner stride */
 	struct hs_expr *lengths;

@@ -17,6 +17,7 @@
 /* What may be on the host, in address order and apart from each other. */
 struct layout {
 	unsigned count;
+	unsigned layers;
 	bool fixed; /* what is not in a run belongs on the device */
 	struct {
 		CUdeviceptr start, end;
@@ -133,6 +134,7 @@ static bool read_layout(struct hs_holding *h)
 	const CUdeviceptr first = h->window.start + HS_GRANULE, end = first + h->window.bytes - HS_GRANULE;
 	unsigned n = use == HS_USE_KV ? hs_cache_extents(&h->window, extents, LAYERS) : 0;
 
+	layout.layers = n;
 	layout.count = 0;
 	layout.fixed = use == HS_USE_OTHER || n;
 	if (!n && use != HS_USE_OTHER) {
@@ -224,10 +226,20 @@ static bool turn(struct hs_holding *h)
 
 size_t hs_range_strays(struct hs_holding *h)
 {
+	const unsigned before = h->layers;
 	const bool layered = read_layout(h);
 
-	if (!layout.fixed || atomic_load(&h->window.place) != HS_PLACE_HOST ||
-		(!h->ranges && !(layered && turn(h))))
+	/* More layers may come in this forward pass; what is not theirs is known
+	 * when no more did. */
+	h->layers = layout.layers;
+	if (h->layers != before)
+		hs_memory_mark();
+	if (!layout.fixed || h->layers != before || atomic_load(&h->window.place) != HS_PLACE_HOST ||
+		(!h->ranges && !layered))
+		return 0;
+	if (h->apart)
+		return h->rest.bytes;
+	if (!turn(h))
 		return 0;
 	return sum(h, HS_PLACE_HOST, false);
 }

@@ -58,7 +58,7 @@ struct hs_holding *hs_holding_take(void)
 		atomic_store(&holding->maps, 0);
 		holding->head = holding->rest = (struct hs_backing){.kind = NULL};
 		holding->ranges = NULL;
-		holding->count = 0;
+		holding->count = holding->layers = 0;
 		holding->apart = holding->live = holding->doomed = holding->stuck = false;
 		atomic_store(&holding->window.use, HS_USE_UNKNOWN);
 		atomic_store(&holding->window.place, HS_PLACE_DEVICE);

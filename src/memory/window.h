@@ -33,10 +33,11 @@ struct hs_holding {
 	 * while the world is stopped, so that who is inside the gate may read. */
 	struct hs_range *ranges;
 	unsigned count;
-	bool apart;  /* the driver has reserved the first step only */
-	bool live;   /* in the table */
-	bool doomed; /* freed by the engine, still backed */
-	bool stuck;  /* a move failed for good */
+	unsigned layers; /* seen in it when it was looked at last */
+	bool apart;	 /* the driver has reserved the first step only */
+	bool live;	 /* in the table */
+	bool doomed;	 /* freed by the engine, still backed */
+	bool stuck;	 /* a move failed for good */
 };
 
 /* Recursive: cache callbacks made under it may call back in. */

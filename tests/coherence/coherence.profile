@@ -14,6 +14,11 @@ base kv
 row row_bytes
 slots slots, grid.x, 8
 
+profile coherence-keys
+role other
+name coherence_keys
+sizes 8 8 8 4 4
+
 profile coherence-attend
 role attention
 name coherence_attend

@@ -43,6 +43,19 @@ KERNEL(coherence_attend, const struct coherence_attend_args a)
 	}
 }
 
+/* grid (count): `bytes` of a key for each slot, as coherence_write stores rows */
+KERNEL(coherence_keys, unsigned char *keys, const long long *slots, const unsigned *values,
+	int count, int bytes)
+{
+	int i = (int)blockIdx.x;
+
+	if (i >= count || slots[i] < 0)
+		return;
+	for (int w = (int)threadIdx.x; w < bytes / 4; w += (int)blockDim.x)
+		hs_store_relaxed((unsigned *)(keys + slots[i] * bytes) + w,
+			coherence_word(values[i] + 1, (unsigned)w));
+}
+
 KERNEL(coherence_scribble, unsigned *dst, unsigned value, int bytes)
 {
 	for (int w = (int)threadIdx.x; w < bytes / 4; w += (int)blockDim.x)
@@ -52,5 +65,6 @@ KERNEL(coherence_scribble, unsigned *dst, unsigned value, int bytes)
 #ifndef __CUDACC__
 SOFT_KERNEL(coherence_write, unsigned char *, const long long *, const unsigned *, int, int)
 SOFT_KERNEL(coherence_attend, const struct coherence_attend_args)
+SOFT_KERNEL(coherence_keys, unsigned char *, const long long *, const unsigned *, int, int)
 SOFT_KERNEL(coherence_scribble, unsigned *, unsigned, int)
 #endif

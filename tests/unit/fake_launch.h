@@ -51,6 +51,7 @@ struct fake {
 	struct hs_slots slots;
 	CUdeviceptr base;
 	uint32_t row;
+	uint64_t told;
 	/* what the driver got */
 	struct hs_launch launched;
 	unsigned char params[4096]; /* packed as the driver would */

@@ -98,7 +98,7 @@ static const struct {
 	{{"_ZN4vllm32indexer_k_quant_and_cache_kernelI13__nv_bfloat16hLNS_18Fp8KVCacheDataTypeE1EEE"
 	  "vPKT_PT0_PKliiilb",
 		 {8, 8, 8, 4, 4, 4, 8, 1}, true},
-		NULL, 0},
+		"vllm-indexer", HS_ROLE_OTHER},
 	{{"_ZN7cutlass13device_kernelIN5flash20enable_sm90_or_laterINS1_16FlashAttnFwdSm90INS1_25",
 		 {2944}, true},
 		"flash-attention-3", HS_ROLE_READER},
@@ -129,7 +129,7 @@ static const struct {
 	{{"dsa_write_kv", {8, 8, 8, 8, 8, 8, 8, 8, 4, 4, 4, 4}, false}, "example-write",
 		HS_ROLE_WRITER},
 	{{"dsa_attend", {64}, false}, "example-attend", HS_ROLE_ATTENTION},
-	{{"dsa_index", {8, 8, 8, 4, 8, 8, 4}, false}, NULL, 0},
+	{{"dsa_index", {8, 8, 8, 4, 8, 8, 4}, false}, "example-keys", HS_ROLE_OTHER},
 };
 
 static void built_in_profiles_are_right(void **state)

@@ -81,7 +81,7 @@ static void writers(void **state)
 	fake_reset();
 	words[4] = 36864 * 2;
 	assert_int_equal(fake_launch(&write_bf16, 7, params), CUDA_SUCCESS);
-	assert_string_equal(fake.events, "launch;wrote 0+0 0;");
+	assert_string_equal(fake.events, "launch;reveal 0 other 0;wrote 0+0 0;");
 }
 
 static void a_writer_that_does_not_tell_its_row(void **state)
