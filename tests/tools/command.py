@@ -204,6 +204,9 @@ class Plot(Case):
         self.assertEqual(html.count("<svg"), 4)
         # Self-contained: nothing is loaded from elsewhere.
         self.assertFalse(re.search(r'(?:src|href)="(?!data:)', html))
+        for kind, slots in (("bars", (64, 128, 256)), ("shared", (128, 256, 512))):
+            text = (self.path / "out" / f"s.{kind}.svg").read_text()
+            self.assertEqual(re.findall(r">(\d+) slots<", text), [str(n) for n in slots])
         rate = json.loads(document.read_text())["policies"][1]["miss_rate"]["lru"]
         self.assertIn(f"LRU: {100 * rate:.2f} %", html)
 
@@ -338,7 +341,7 @@ class Doctor(Case):
         self.put("proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n")
         self.put("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n")
         # The parent's limit is the smaller one.
-        self.put("sys/fs/cgroup/pod/one/memory.max", "max\n")
+        self.put("sys/fs/cgroup/pod/one/memory.max", f"{64 << 30}\n")
         self.put("sys/fs/cgroup/pod/memory.max", f"{8 << 30}\n")
         self.put("sys/fs/cgroup/memory.max", "max\n")
         found = self.look("--quick", status=1)
