@@ -163,13 +163,13 @@ def curves(replay):
 
     for number, line in enumerate(layers):
         share = number / max(1, len(layers) - 1)
-        picture.add(f'<polyline class="line" stroke="{colour(0.05 + 0.8 * share)}" opacity="0.7" '
+        picture.add(f'<polyline class="line" stroke="{colour(0.2 + 0.65 * share)}" opacity="0.7" '
                     f'points="{points(line)}"><title>layer {number}</title></polyline>')
     picture.add(f'<polyline class="line mean" points="{points(mean)}"><title>mean</title>'
                 "</polyline>")
     picture.text(picture.x1 + 10, y(mean[last] * 100) + 4, "mean", "start", "small",
                  'font-weight="600"')
-    for i, (name, share) in enumerate((("first layer", 0.05), ("last layer", 0.85))):
+    for i, (name, share) in enumerate((("first layer", 0.2), ("last layer", 0.85))):
         top_y = picture.y1 + 12 + 18 * i
         picture.add(f'<rect x="{picture.x1 + 10}" y="{top_y - 8}" width="14" height="3" '
                     f'fill="{colour(share)}"/>')
