@@ -73,7 +73,7 @@ NODE(cuGraphExecNodeSetParams, see_any, params,
 	{                                                                                          \
 		if (!hs_hook_begin())                                                              \
 			return HS_REAL(name) args;                                                 \
-		hs_hook_settle();                                                                  \
+		hs_hook_settle(false);                                                                  \
 		return hs_hook_end(hs_driver.name args);                                           \
 	}
 INSTANTIATE(cuGraphInstantiate_v2,

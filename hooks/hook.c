@@ -4,6 +4,7 @@
 #include "src/base/log.h"
 #include "src/base/options.h"
 #include "src/launch/launch.h"
+#include "src/memory/capture.h"
 #include "src/memory/gate.h"
 #include "src/memory/memory.h"
 #include "src/trace/trace.h"
@@ -58,11 +59,11 @@ bool hs_hook_wake(void)
 	return atomic_load(&hs_hook_state) == HS_HOOK_LIVE;
 }
 
-void hs_hook_settle(void)
+void hs_hook_settle(bool waits)
 {
 	if (hs_window_any() && hs_capture_count() == 0) {
 		hs_launch_report();
 		hs_trace_settle();
 	}
-	hs_memory_settle();
+	hs_memory_settle(waits);
 }

@@ -56,9 +56,10 @@ static inline CUresult hs_hook_end(CUresult result)
 	return result;
 }
 
-/* A synchronous call of the engine begins: windows may move, and what the
- * launch path could not say is said. */
-void hs_hook_settle(void);
+/* A synchronous call of the engine: windows may move, and what the launch path
+ * could not say is said. waits: the call waits for the device by nature; it has
+ * done so already where it waits for everything or for a stream. */
+void hs_hook_settle(bool waits);
 
 /* The real dlsym, for which ours makes way. */
 extern void *(*hs_dlsym_real)(void *handle, const char *name);

@@ -6,7 +6,7 @@ HS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 {
 	if (!hs_hook_begin())
 		return HS_REAL(cuMemAlloc_v2)(ptr, bytes);
-	hs_hook_settle();
+	hs_hook_settle(false);
 	return hs_hook_end(hs_memory_alloc(ptr, bytes));
 }
 
@@ -14,7 +14,7 @@ HS_EXPORT CUresult cuMemFree_v2(CUdeviceptr ptr)
 {
 	if (!hs_hook_begin())
 		return HS_REAL(cuMemFree_v2)(ptr);
-	hs_hook_settle();
+	hs_hook_settle(true);
 	return hs_hook_end(hs_memory_free(ptr));
 }
 
@@ -23,7 +23,7 @@ HS_EXPORT CUresult cuMemAllocPitch_v2(
 {
 	if (!hs_hook_begin())
 		return HS_REAL(cuMemAllocPitch_v2)(ptr, pitch, width, height, element);
-	hs_hook_settle();
+	hs_hook_settle(false);
 	return hs_hook_end(hs_driver.cuMemAllocPitch_v2(ptr, pitch, width, height, element));
 }
 
@@ -33,7 +33,7 @@ HS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t bytes, unsigned fl
 {
 	if (!hs_hook_begin())
 		return HS_REAL(cuMemAllocManaged)(ptr, bytes, flags);
-	hs_hook_settle();
+	hs_hook_settle(false);
 	return hs_hook_end(hs_driver.cuMemAllocManaged(ptr, bytes, flags));
 }
 
@@ -41,7 +41,7 @@ HS_EXPORT CUresult cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)
 {
 	if (!hs_hook_begin())
 		return HS_REAL(cuMemHostAlloc)(ptr, bytes, flags);
-	hs_hook_settle();
+	hs_hook_settle(false);
 	return hs_hook_end(hs_driver.cuMemHostAlloc(ptr, bytes, flags));
 }
 

@@ -1,25 +1,41 @@
 /* SPDX-License-Identifier: MIT */
 #include "hooks/hook.h"
 #include "src/launch/launch.h"
+#include "src/memory/capture.h"
 #include "src/memory/gate.h"
 #include "src/memory/memory.h"
 
-/* Calls that wait, or that take things away: where windows may move. */
+/* Calls that wait. Windows may move after that: what the engine waits for may
+ * need launches of other threads, which are held up while we wait. */
 #define SETTLE(name, params, args)                                                                 \
 	HS_EXPORT CUresult name params                                                             \
 	{                                                                                          \
 		if (!hs_hook_begin())                                                              \
 			return HS_REAL(name) args;                                                 \
-		hs_hook_settle();                                                                  \
-		return hs_hook_end(HS_REAL(name) args);                                            \
+		const CUresult result = HS_REAL(name) args;                                        \
+		if (result == CUDA_SUCCESS)                                                        \
+			hs_hook_settle(true);                                                      \
+		return hs_hook_end(result);                                                        \
 	}
 SETTLE(cuCtxSynchronize, (void), ())
 SETTLE(cuCtxSynchronize_v2, (CUcontext context), (context))
 SETTLE(cuStreamSynchronize, (CUstream stream), (stream))
 SETTLE(cuStreamSynchronize_ptsz, (CUstream stream), (stream))
 SETTLE(cuEventSynchronize, (CUevent event), (event))
-SETTLE(cuStreamDestroy_v2, (CUstream stream), (stream))
 #undef SETTLE
+
+/* A capture may go with its stream. */
+HS_EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
+{
+	if (!hs_hook_begin())
+		return HS_REAL(cuStreamDestroy_v2)(stream);
+	hs_hook_settle(false);
+	const cuuint64_t id = hs_capture_of(stream);
+	const CUresult result = hs_driver.cuStreamDestroy_v2(stream);
+	if (result == CUDA_SUCCESS && id)
+		hs_capture_ended(id);
+	return hs_hook_end(result);
+}
 
 /* The primary context, NULL while nobody holds it: asking must not make it. */
 static CUcontext primary(CUdevice device)
@@ -42,6 +58,7 @@ HS_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
 		return HS_REAL(cuCtxDestroy_v2)(context);
 	if (hs_window_any())
 		hs_memory_context_gone(context);
+	hs_capture_context_gone(context);
 	return hs_hook_end(hs_driver.cuCtxDestroy_v2(context));
 }
 
@@ -75,21 +92,24 @@ RELEASE(cuDevicePrimaryCtxRelease)
 RELEASE(cuDevicePrimaryCtxRelease_v2)
 #undef RELEASE
 
-static bool capturing(CUstream stream, bool per_thread)
+static bool capturing(CUstream stream, bool per_thread, cuuint64_t *id)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	CUresult result = per_thread ? hs_driver.cuStreamIsCapturing_ptsz(stream, &status)
-				     : hs_driver.cuStreamIsCapturing(stream, &status);
+	CUresult result = (per_thread ? hs_driver.cuStreamGetCaptureInfo_v2_ptsz
+				      : hs_driver.cuStreamGetCaptureInfo_v2)(
+		stream, &status, id, NULL, NULL, NULL);
 
 	return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 static CUresult began(CUresult result, CUstream stream, bool per_thread)
 {
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
+		hs_capture_opened(stream, per_thread);
 		hs_launch_capture_began(stream, per_thread);
-	else
-		hs_capture_ended();
+	} else {
+		hs_capture_failed();
+	}
 	return hs_hook_end(result);
 }
 
@@ -126,12 +146,13 @@ BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph_ptsz, true)
 	{                                                                                          \
 		if (!hs_hook_begin())                                                              \
 			return HS_REAL(name)(stream, graph);                                       \
-		if (!capturing(stream, per_thread))                                                \
+		cuuint64_t id = 0, none;                                                           \
+		if (!capturing(stream, per_thread, &id))                                           \
 			return hs_hook_end(hs_driver.name(stream, graph));                         \
 		hs_launch_capture_ending(stream, per_thread);                                      \
 		const CUresult result = hs_driver.name(stream, graph);                             \
-		if (result == CUDA_SUCCESS || !capturing(stream, per_thread))                      \
-			hs_capture_ended();                                                        \
+		if (result == CUDA_SUCCESS || !capturing(stream, per_thread, &none))               \
+			hs_capture_ended(id);                                                      \
 		return hs_hook_end(result);                                                        \
 	}
 END_CAPTURE(cuStreamEndCapture, false)

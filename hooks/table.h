@@ -156,6 +156,7 @@
 	USE(cuCtxPushCurrent_v2, PFN_cuCtxPushCurrent_v4000, 0) \
 	USE(cuCtxPopCurrent_v2, PFN_cuCtxPopCurrent_v4000, 0) \
 	USE(cuCtxCreate_v2, PFN_cuCtxCreate_v3020, 0) \
+	USE(cuCtxRecordEvent, PFN_cuCtxRecordEvent_v12050, HS_ROW_OPTIONAL) \
 	USE(cuDevicePrimaryCtxRetain, PFN_cuDevicePrimaryCtxRetain_v7000, 0) \
 	USE(cuDevicePrimaryCtxGetState, PFN_cuDevicePrimaryCtxGetState_v7000, 0) \
 	USE(cuStreamCreate, PFN_cuStreamCreate_v2000, 0) \

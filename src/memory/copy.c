@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "src/cache/cache.h"
+#include "src/memory/capture.h"
 #include "src/memory/copy.h"
 #include "src/memory/gate.h"
 #include "src/memory/memory.h"

@@ -14,7 +14,6 @@
 
 /* Threads inside, and CLOSED. The futex that everybody waits on. */
 static _Atomic uint32_t gate;
-static _Atomic int captures;
 static __thread unsigned depth __attribute__((tls_model("initial-exec")));
 
 static void sleep_while(uint32_t seen, const struct timespec *limit)
@@ -89,21 +88,4 @@ void hs_gate_open(void)
 {
 	atomic_fetch_and(&gate, ~CLOSED);
 	wake_all();
-}
-
-void hs_capture_began(void)
-{
-	hs_gate_enter();
-	atomic_fetch_add(&captures, 1);
-	hs_gate_leave();
-}
-
-void hs_capture_ended(void)
-{
-	atomic_fetch_sub(&captures, 1);
-}
-
-int hs_capture_count(void)
-{
-	return atomic_load(&captures);
 }

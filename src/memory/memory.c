@@ -4,6 +4,7 @@
 #include "src/cache/cache.h"
 #include "src/memory/arena.h"
 #include "src/memory/budget.h"
+#include "src/memory/capture.h"
 #include "src/memory/gate.h"
 #include "src/memory/move.h"
 #include "src/memory/own.h"
@@ -161,7 +162,7 @@ CUresult hs_memory_alloc(CUdeviceptr *out, size_t bytes)
 
 	/* Under capture a window could neither be moved for nor be KV. */
 	if (out && bytes >= hs_options()->window_bytes && bytes > HS_GRANULE &&
-		bytes < HS_ARENA_HOT && hs_capture_count() == 0) {
+		bytes < HS_ARENA_HOT && hs_capture_none()) {
 		hs_memory_lock();
 		result = window_alloc(out, bytes);
 		hs_memory_unlock();
@@ -182,7 +183,7 @@ static CUresult window_free(CUdeviceptr ptr)
 	h->doomed = true;
 	/* Unmapping does not wait for what still runs, as the driver's free
 	 * does. When it is no time to wait, a later moment finishes. */
-	if (hs_world_stop()) {
+	if (hs_world_stop(true)) {
 		hs_place_reap(h);
 		hs_world_start();
 	} else {
@@ -211,7 +212,7 @@ void hs_memory_context_gone(CUcontext context)
 	bool stopped;
 
 	hs_memory_lock();
-	stopped = hs_world_stop();
+	stopped = hs_world_stop(true);
 	for (struct hs_holding *h = hs_holding_next(NULL); h; h = hs_holding_next(h)) {
 		if (h->context != context)
 			continue;

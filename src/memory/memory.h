@@ -85,13 +85,14 @@ CUdeviceptr hs_window_host_begins(struct hs_window *window, CUdeviceptr start, C
 void hs_window_each(void (*visit)(struct hs_window *window, void *data), void *data);
 
 /*
- * A safe moment: called at the start of every synchronous call of the engine
- * (allocate, free, synchronise, instantiate). Does nothing unless something
+ * A safe moment: called after what the engine waits for, and before its other
+ * synchronous calls (allocate, free, instantiate). Does nothing unless something
  * is marked, no capture is open in the process and we are not inside our own
- * call. Then: gate launches, wait for the device, move windows, start and
+ * call. Then: gate launches, wait for the device (up to a second where the
+ * engine's call waits by nature, else for milliseconds), move windows, start and
  * stop layers (hs_cache_settle), open the gate.
  */
-void hs_memory_settle(void);
+void hs_memory_settle(bool waits);
 
 /* Marks that the next safe moment has work to do. Launch path. */
 void hs_memory_mark(void);

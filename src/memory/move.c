@@ -2,14 +2,7 @@
 #include "src/base/log.h"
 #include "src/memory/arena.h"
 #include "src/memory/move.h"
-
-/* DtoD copies return before they are done. */
-static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
-{
-	const CUresult result = hs_driver.cuMemcpyDtoD_v2(to, from, bytes);
-
-	return result == CUDA_SUCCESS ? hs_driver.cuCtxSynchronize() : result;
-}
+#include "src/memory/own.h"
 
 /* What backs the addresses decides who must have reserved them. The first
  * granule's memory keeps its bytes while it has no address. */
@@ -63,7 +56,7 @@ static CUresult from_device(
 	if (result == CUDA_SUCCESS)
 		result = hs_backing_map(fresh, at);
 	if (result == CUDA_SUCCESS && !same)
-		result = copy(at, staging, old->bytes);
+		result = hs_own_copy(at, staging, old->bytes);
 	return result;
 }
 
@@ -74,7 +67,7 @@ static CUresult from_host(struct hs_holding *holding, struct hs_backing *fresh, 
 	CUresult result = hs_backing_map(fresh, staging);
 
 	if (result == CUDA_SUCCESS)
-		result = copy(staging, at, old->bytes);
+		result = hs_own_copy(staging, at, old->bytes);
 	if (result == CUDA_SUCCESS)
 		result = hs_backing_unmap(fresh);
 	if (result == CUDA_SUCCESS)
@@ -103,21 +96,21 @@ static void restore(struct hs_holding *holding, struct hs_backing *fresh, CUdevi
 			holding->window.id, (unsigned long long)holding->window.start, result);
 }
 
-static CUresult move(struct hs_holding *holding, enum hs_place place, bool inside)
+static CUresult move(struct hs_holding *holding, enum hs_place place)
 {
 	struct hs_backing *old = &holding->rest, fresh;
 	const CUdeviceptr at = holding->window.start + HS_GRANULE;
 	CUdeviceptr staging;
-	CUresult result = (inside ? hs_backing_create : hs_backing_create_best)(
-		&fresh, place, old->bytes, holding->window.device);
+	CUresult result =
+		hs_backing_create_best(&fresh, place, old->bytes, holding->window.device);
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = hs_arena_reserve(&staging, old->bytes, HS_ARENA_AREAS);
 	if (result != CUDA_SUCCESS)
 		goto destroy;
-	result = old->kind->place == HS_PLACE_DEVICE ? from_device(holding, &fresh, staging)
-						     : from_host(holding, &fresh, staging);
+	result = place == HS_PLACE_HOST ? from_device(holding, &fresh, staging)
+					: from_host(holding, &fresh, staging);
 	if (result != CUDA_SUCCESS) {
 		restore(holding, &fresh, at);
 		goto release;
@@ -133,7 +126,7 @@ destroy:
 	return result;
 }
 
-static CUresult move_in_context(struct hs_holding *holding, enum hs_place place, bool inside)
+CUresult hs_move(struct hs_holding *holding, enum hs_place place)
 {
 	unsigned refusals;
 	CUcontext popped;
@@ -143,18 +136,8 @@ static CUresult move_in_context(struct hs_holding *holding, enum hs_place place,
 		return result;
 	do {
 		refusals = hs_backing_refusals();
-		result = move(holding, place, inside);
+		result = move(holding, place);
 	} while (result != CUDA_SUCCESS && refusals != hs_backing_refusals());
 	hs_driver.cuCtxPopCurrent_v2(&popped);
 	return result;
-}
-
-CUresult hs_move(struct hs_holding *holding, enum hs_place place)
-{
-	return move_in_context(holding, place, false);
-}
-
-CUresult hs_move_inside(struct hs_holding *holding)
-{
-	return holding->apart ? move_in_context(holding, HS_PLACE_HOST, true) : CUDA_SUCCESS;
 }

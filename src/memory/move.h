@@ -13,10 +13,6 @@
 
 CUresult hs_move(struct hs_holding *holding, enum hs_place place);
 
-/* Host memory that has to be apart from reservations becomes one that need not,
- * at the price of a copy: the window is about to be cut into parts. */
-CUresult hs_move_inside(struct hs_holding *holding);
-
 /* Maps what the record has, of which nothing or only the first granule is
  * mapped. On failure either may be. */
 CUresult hs_move_in(struct hs_holding *holding);

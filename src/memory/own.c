@@ -58,6 +58,16 @@ void hs_own_prepare(void)
 	own_stream(&stream);
 }
 
+CUresult hs_own_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+	CUstream stream;
+	CUresult result = own_stream(&stream);
+
+	if (result == CUDA_SUCCESS)
+		result = hs_driver.cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
+	return result == CUDA_SUCCESS ? hs_driver.cuStreamSynchronize(stream) : result;
+}
+
 void hs_own_forget(CUcontext context)
 {
 	size_t i, n;

@@ -8,10 +8,15 @@
  * is part of no capture.
  */
 
+#include <stddef.h>
 #include "hooks/driver.h"
 
 /* Makes the current context's stream, ahead of the launch path. */
 void hs_own_prepare(void);
+
+/* Copies on that stream and waits for the copy alone. Either side may be any
+ * memory that the device reads or writes at this address. */
+CUresult hs_own_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 
 /* The context goes, and its stream with it. */
 void hs_own_forget(CUcontext context);

@@ -119,7 +119,7 @@ bool hs_place_evict(size_t bytes)
 	bool moved = false;
 
 	if (!hs_budget_active() || hs_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-		!victim(device, 1) || !hs_world_stop())
+		!victim(device, 1) || !hs_world_stop(true))
 		return false;
 	do {
 		h = victim(device, 1);

@@ -5,8 +5,9 @@
 #include "src/cache/cache.h"
 #include "src/memory/arena.h"
 #include "src/memory/budget.h"
+#include "src/memory/capture.h"
 #include "src/memory/gate.h"
-#include "src/memory/move.h"
+#include "src/memory/own.h"
 #include "src/memory/range.h"
 
 #define LAYERS 512
@@ -206,14 +207,11 @@ size_t hs_range_movable(struct hs_holding *h)
 	return sum(h, HS_PLACE_DEVICE, true);
 }
 
-/* What stands behind the window so far becomes its only range, and of a kind
- * that parts can be cut from. */
+/* What stands behind the window so far becomes its only range. */
 static bool turn(struct hs_holding *h)
 {
 	if (h->ranges)
 		return true;
-	if (hs_move_inside(h) != CUDA_SUCCESS)
-		return false;
 	h->ranges = calloc(1, sizeof(*h->ranges));
 	if (!h->ranges)
 		return false;
@@ -281,8 +279,7 @@ static CUresult fill_in(const struct source *source, const struct hs_range *old,
 		return result;
 	if (source->buffer)
 		return hs_driver.cuMemcpyHtoD_v2(fresh->at, (char *)source->buffer + at, bytes);
-	result = hs_driver.cuMemcpyDtoD_v2(fresh->at, source->staging + at, bytes);
-	return result == CUDA_SUCCESS ? hs_driver.cuCtxSynchronize() : result;
+	return hs_own_copy(fresh->at, source->staging + at, bytes);
 }
 
 static void put_back(struct hs_holding *h, struct hs_range *old)

@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 #include <stdatomic.h>
+#include <stdint.h>
+#include <time.h>
 #include "src/cache/cache.h"
+#include "src/memory/capture.h"
 #include "src/memory/gate.h"
 #include "src/memory/place.h"
 #include "src/memory/settle.h"
 #include "src/memory/window.h"
 
+/* How long the device may take to finish what it has, with nothing new coming:
+ * inside a call that waits by nature, and inside one that does not. */
+#define PATIENCE_NS 1000000000ll
+#define GLANCE_NS 5000000ll
+#define REST 8
+static const struct timespec nap = {.tv_nsec = 20000};
+
 static _Atomic bool marked;
-static bool stopped; /* under the memory lock */
+static bool stopped; /* these two under the memory lock */
+static int64_t not_before;
 
 void hs_memory_mark(void)
 {
@@ -15,40 +26,73 @@ void hs_memory_mark(void)
 		atomic_store_explicit(&marked, true, memory_order_release);
 }
 
-static bool context_idle(CUcontext context)
+static int64_t now_ns(void)
 {
-	CUcontext popped;
-	CUresult result = hs_driver.cuCtxPushCurrent_v2(context);
+	struct timespec t;
 
-	if (result != CUDA_SUCCESS)
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+/* The driver may be too old for cuCtxRecordEvent (12.5 has it). Then there is
+ * no wait with an end, and only who waits anyway may try. */
+static bool drained(CUcontext context, int64_t until, bool waits)
+{
+	CUevent event;
+	CUresult result;
+
+	if (!hs_driver.cuCtxRecordEvent)
+		return waits && hs_driver.cuCtxSynchronize() == CUDA_SUCCESS;
+	if (hs_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
 		return false;
-	result = hs_driver.cuCtxSynchronize();
-	hs_driver.cuCtxPopCurrent_v2(&popped);
+	result = hs_driver.cuCtxRecordEvent(context, event);
+	while (result == CUDA_SUCCESS) {
+		result = hs_driver.cuEventQuery(event);
+		if (result != CUDA_ERROR_NOT_READY || now_ns() > until)
+			break;
+		nanosleep(&nap, NULL);
+		result = CUDA_SUCCESS;
+	}
+	hs_driver.cuEventDestroy_v2(event);
 	return result == CUDA_SUCCESS;
 }
 
-static bool all_idle(void)
+static bool context_idle(CUcontext context, int64_t until, bool waits)
 {
+	CUcontext popped;
+	bool idle;
+
+	if (hs_driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+		return false;
+	idle = drained(context, until, waits);
+	hs_driver.cuCtxPopCurrent_v2(&popped);
+	return idle;
+}
+
+static bool all_idle(bool waits)
+{
+	const int64_t until = now_ns() + (waits ? PATIENCE_NS : GLANCE_NS);
 	CUcontext last = NULL;
 
-	if (hs_driver.cuCtxGetCurrent(&last) == CUDA_SUCCESS && last && !context_idle(last))
+	if (hs_driver.cuCtxGetCurrent(&last) == CUDA_SUCCESS && last &&
+		!context_idle(last, until, waits))
 		return false;
 	for (struct hs_holding *h = hs_holding_next(NULL); h; h = hs_holding_next(h)) {
 		if (!h->context || h->context == last)
 			continue;
 		last = h->context;
-		if (!context_idle(last))
+		if (!context_idle(last, until, waits))
 			return false;
 	}
 	return true;
 }
 
-bool hs_world_stop(void)
+bool hs_world_stop(bool waits)
 {
-	if (stopped || hs_capture_count() > 0 || !hs_gate_close())
+	if (stopped || !hs_capture_none() || !hs_gate_close())
 		return false;
 	/* Again: one may have begun before the gate was closed. */
-	if (hs_capture_count() == 0 && all_idle()) {
+	if (hs_capture_count() == 0 && all_idle(waits)) {
 		stopped = true;
 		return true;
 	}
@@ -62,18 +106,29 @@ void hs_world_start(void)
 	hs_gate_open();
 }
 
-void hs_memory_settle(void)
+/* After a try in vain we are in nobody's way for several times as long. */
+void hs_memory_settle(bool waits)
 {
-	if (!atomic_load_explicit(&marked, memory_order_relaxed) || hs_capture_count() > 0 ||
-		!hs_memory_trylock())
+	const bool due = atomic_load_explicit(&marked, memory_order_relaxed);
+	int64_t begin;
+
+	if (!due || !hs_capture_none() || !hs_memory_trylock())
 		return;
 	hs_inside++;
-	if (hs_world_stop()) {
-		/* First, so that what is marked from now on is not lost. */
-		atomic_store(&marked, false);
-		hs_place_balance();
-		hs_cache_settle();
-		hs_world_start();
+	begin = now_ns();
+	if (begin >= not_before) {
+		if (hs_world_stop(waits)) {
+			/* First, so that what is marked from now on is not lost. */
+			atomic_store(&marked, false);
+			hs_place_balance();
+			hs_cache_settle();
+			hs_world_start();
+		} else {
+			const int64_t end = now_ns();
+
+			if (end - begin > GLANCE_NS / 5)
+				not_before = end + REST * (end - begin);
+		}
 	}
 	hs_inside--;
 	hs_memory_unlock();

@@ -290,6 +290,21 @@ static CUresult record(CUevent handle, CUstream stream_handle, bool per_thread)
 
 SOFT_BOTH(cuEventRecord, _ptsz, (CUevent event, CUstream stream), record(event, stream, per_thread))
 
+CUresult cuCtxRecordEvent(CUcontext context, CUevent handle)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	struct event *event = event_of(handle);
+	CUresult result = soft_capture_any();
+
+	if (result)
+		return result;
+	if (!event || context != soft_context())
+		return CUDA_ERROR_INVALID_HANDLE;
+	event_clear(event);
+	event->task = soft_task_barrier();
+	return event->task ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult captured(struct event *event)
 {
 	struct soft_capture *capture = soft_capture_find(event->capture);

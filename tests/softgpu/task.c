@@ -225,3 +225,22 @@ struct soft_task *soft_task_submit(
 		soft_run(task);
 	return task;
 }
+
+struct soft_task *soft_task_barrier(void)
+{
+	struct soft_op nothing = {.kind = SOFT_OP_NOTHING};
+	struct soft_task **deps, *task;
+	unsigned count = 0;
+
+	for (task = first; task; task = task->next)
+		count++;
+	deps = calloc(count + 1, sizeof(*deps));
+	if (!deps)
+		return NULL;
+	count = 0;
+	for (task = first; task; task = task->next)
+		deps[count++] = task;
+	task = soft_task_submit(&nothing, deps, count);
+	free(deps);
+	return task;
+}

@@ -62,6 +62,9 @@ struct soft_task *soft_task_submit(
 struct soft_task *soft_task_ref(struct soft_task *task); /* NULL-safe */
 void soft_task_unref(struct soft_task *task);		 /* NULL-safe */
 
+/* Done when everything so far is; as soft_task_submit. */
+struct soft_task *soft_task_barrier(void);
+
 void soft_run(struct soft_task *task); /* until done; NULL-safe */
 void soft_run_all(void);
 void soft_run_some(unsigned steps);

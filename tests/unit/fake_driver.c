@@ -139,8 +139,25 @@ static CUresult context_pop(CUcontext *context)
 	return CUDA_SUCCESS;
 }
 
-static CUresult synchronize(void)
+static CUresult event_create(CUevent *event, unsigned flags)
 {
+	(void)flags;
+	*event = (CUevent)0x99;
+	fake.events++;
+	return CUDA_SUCCESS;
+}
+
+static CUresult event_destroy(CUevent event)
+{
+	assert_ptr_equal(event, 0x99);
+	fake.events--;
+	return CUDA_SUCCESS;
+}
+
+static CUresult record_all(CUcontext context, CUevent event)
+{
+	assert_ptr_equal(context, current);
+	assert_ptr_equal(event, 0x99);
 	if (fake_failing())
 		return CUDA_ERROR_LAUNCH_FAILED;
 	fake.syncs++;
@@ -148,7 +165,22 @@ static CUresult synchronize(void)
 		fake.broken_captures++;
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult event_query(CUevent event)
+{
+	assert_ptr_equal(event, 0x99);
+	fake.queries++;
+	if (fake.endless || (fake.busy && fake.queries % 3))
+		return CUDA_ERROR_NOT_READY;
 	fake.busy = false;
+	return CUDA_SUCCESS;
+}
+
+static CUresult synchronize(void)
+{
+	fake.full_syncs++;
 	return CUDA_SUCCESS;
 }
 
@@ -158,6 +190,12 @@ static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy((void *)to, (void *)from, bytes);
 	return CUDA_SUCCESS;
+}
+
+static CUresult copy_async(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+	assert_ptr_equal(stream, 0x77);
+	return copy(to, from, bytes);
 }
 
 static CUresult copy_out(void *to, CUdeviceptr from, size_t bytes)
@@ -187,7 +225,7 @@ static CUresult stream_create(CUstream *stream, unsigned flags)
 static CUresult stream_wait(CUstream stream)
 {
 	assert_ptr_equal(stream, 0x77);
-	return CUDA_SUCCESS;
+	return fake_failing() ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 
 static CUresult capture_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
@@ -227,7 +265,12 @@ __attribute__((constructor)) static void fill_in(void)
 	hs_driver.cuCtxPushCurrent_v2 = context_push;
 	hs_driver.cuCtxPopCurrent_v2 = context_pop;
 	hs_driver.cuCtxSynchronize = synchronize;
+	hs_driver.cuCtxRecordEvent = record_all;
+	hs_driver.cuEventCreate = event_create;
+	hs_driver.cuEventDestroy_v2 = event_destroy;
+	hs_driver.cuEventQuery = event_query;
 	hs_driver.cuMemcpyDtoD_v2 = copy;
+	hs_driver.cuMemcpyDtoDAsync_v2 = copy_async;
 	hs_driver.cuMemcpyDtoH_v2 = copy_out;
 	hs_driver.cuMemcpyHtoD_v2 = copy_in;
 	hs_driver.cuMemsetD8Async = fill;
@@ -301,13 +344,13 @@ CUdeviceptr fake_window(size_t mib)
 {
 	CUdeviceptr ptr = 0;
 
-	hs_memory_settle();
+	hs_memory_settle(true);
 	return INSIDE(hs_memory_alloc(&ptr, mib * MIB)) == CUDA_SUCCESS ? ptr : 0;
 }
 
 void fake_free(CUdeviceptr ptr)
 {
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(INSIDE(hs_memory_free(ptr)), CUDA_SUCCESS);
 }
 

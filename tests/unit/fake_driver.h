@@ -31,8 +31,10 @@ struct fake {
 	bool no_addresses; /* cuMemAddressReserve fails */
 	bool host_refused;     /* cuMemCreate on the host fails */
 	bool register_refused; /* cuMemHostRegister fails */
-	bool busy;	   /* kernels run; a synchronise ends them */
+	bool busy;	   /* kernels run; a few queries end them */
+	bool endless;	   /* nothing does */
 	bool capturing;	   /* a synchronise would break a capture */
+	int events, queries, full_syncs; /* full: cuCtxSynchronize */
 	int syncs, unmapped_while_busy, broken_captures, outside;
 	int reservations, mappings, handles, registered, driver_allocs;
 	CUdeviceptr misplace; /* this hint is not honoured */

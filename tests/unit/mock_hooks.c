@@ -2,6 +2,7 @@
 #include "mock_hooks.h"
 #include "src/base/log.h"
 #include "src/launch/launch.h"
+#include "src/memory/capture.h"
 #include "src/memory/copy.h"
 #include "src/memory/gate.h"
 #include "src/trace/trace.h"
@@ -57,9 +58,31 @@ void hs_capture_began(void)
 	told.captures++;
 }
 
-void hs_capture_ended(void)
+void hs_capture_opened(CUstream stream, bool per_thread)
+{
+	(void)stream, (void)per_thread;
+	told.opened++;
+}
+
+void hs_capture_failed(void)
 {
 	told.captures--;
+}
+
+void hs_capture_ended(cuuint64_t id)
+{
+	assert_int_equal(id, 7);
+	told.captures--;
+}
+
+cuuint64_t hs_capture_of(CUstream stream)
+{
+	return stream == STREAM && told.captures ? 7 : 0;
+}
+
+void hs_capture_context_gone(CUcontext context)
+{
+	(void)context;
 }
 
 int hs_capture_count(void)
@@ -133,8 +156,9 @@ CUresult hs_memory_attributes(
 	return CUDA_ERROR_ALREADY_MAPPED;
 }
 
-void hs_memory_settle(void)
+void hs_memory_settle(bool waits)
 {
+	told.settle_waits = waits;
 	told.settled++;
 }
 
@@ -293,10 +317,12 @@ static CUresult real_batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, 
 	return call();
 }
 
-static CUresult real_capturing(CUstream stream, CUstreamCaptureStatus *status)
+static CUresult real_capture_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+	CUgraph *graph, const CUgraphNode **nodes, size_t *count)
 {
-	(void)stream;
+	(void)stream, (void)graph, (void)nodes, (void)count;
 	*status = driver.capture;
+	*id = 7;
 	return CUDA_SUCCESS;
 }
 
@@ -378,7 +404,7 @@ int mock_reset(void **state)
 	hs_driver.cuMemcpy3DAsync_v2 = real_copy3d;
 	hs_driver.cuStreamSynchronize = real_wait;
 	hs_driver.cuMemcpyBatchAsync_v2 = real_batch;
-	hs_driver.cuStreamIsCapturing = real_capturing;
+	hs_driver.cuStreamGetCaptureInfo_v2 = real_capture_info;
 	hs_driver.cuStreamBeginCapture_v2 = real_begin;
 	hs_driver.cuStreamEndCapture = real_end;
 	hs_driver.cuLaunchKernel = real_launch;

@@ -25,6 +25,8 @@
 #define STREAM ((CUstream)0x51)
 
 extern struct told {
+	bool settle_waits;
+	int opened;
 	int inside_gate, entered, captures, settled, forgot, gone, launches, nodes, began, ending;
 	int wrote, filled, waited; /* waited: for the default stream, after wrote */
 	CUdeviceptr start;

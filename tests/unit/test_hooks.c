@@ -193,6 +193,50 @@ static void rectangles_are_cut_at_seams(void **state)
 	assert_int_equal(driver.calls, 1);
 }
 
+static CUresult waits_first(void)
+{
+	assert_int_equal(told.settled, 0);
+	driver.calls++;
+	return driver.result;
+}
+
+static CUresult destroys(CUstream stream)
+{
+	assert_ptr_equal(stream, STREAM);
+	assert_int_equal(told.captures, 1);
+	return driver.result;
+}
+
+static void windows_settle_after_what_waits(void **state)
+{
+	CUdeviceptr ptr;
+
+	(void)state;
+	hs_driver.cuCtxSynchronize = waits_first;
+	driver.result = CUDA_ERROR_ILLEGAL_ADDRESS;
+	assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+	assert_int_equal(told.settled, 0);
+	driver.result = CUDA_SUCCESS;
+	assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+	assert_true(driver.calls == 2 && told.settled == 1 && told.settle_waits);
+	cuMemAlloc_v2(&ptr, 1);
+	assert_true(told.settled == 2 && !told.settle_waits);
+}
+
+/* A stream that goes takes its capture along, unless it stays. */
+static void streams_take_captures_along(void **state)
+{
+	(void)state;
+	hs_driver.cuStreamDestroy_v2 = destroys;
+	told.captures = 1;
+	driver.result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	cuStreamDestroy_v2(STREAM);
+	assert_int_equal(told.captures, 1);
+	driver.result = CUDA_SUCCESS;
+	cuStreamDestroy_v2(STREAM);
+	assert_int_equal(told.captures, 0);
+}
+
 static void captures_are_counted(void **state)
 {
 	CUgraph graph;
@@ -275,6 +319,8 @@ int main(void)
 		TEST(copies_are_cut_at_seams),
 		TEST(fills_are_cut_at_seams),
 		TEST(rectangles_are_cut_at_seams),
+		TEST(windows_settle_after_what_waits),
+		TEST(streams_take_captures_along),
 		TEST(captures_are_counted),
 		TEST(launches_arrive_whole),
 		TEST(nodes_name_their_kernel),

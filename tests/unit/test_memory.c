@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include "fake_driver.h"
 #include "src/memory/arena.h"
+#include "src/memory/capture.h"
 #include "src/memory/copy.h"
 #include "src/memory/gate.h"
 #include "src/memory/window.h"
@@ -111,7 +112,7 @@ static void answers_are_those_of_device_memory(void **state)
 	(void)state;
 	fake.options.place = HS_OPTION_HOST;
 	hs_window_reveal(hs_window_find(ptr), HS_USE_KV, 656);
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(fake_place(at), HS_PLACE_HOST);
 	assert_int_equal(hs_memory_range(&start, &bytes, at), CUDA_SUCCESS);
 	assert_int_equal(start, ptr);
@@ -154,9 +155,9 @@ static void captures_make_no_windows_and_defer_frees(void **state)
 	assert_null(hs_window_find(a));
 	assert_int_equal(fake.handles, 2);
 	assert_int_equal(fake.broken_captures, 0);
-	hs_capture_ended();
+	hs_capture_failed();
 	fake.capturing = false;
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(fake.unmapped_while_busy, 0);
 	assert_int_equal(fake.handles, 0);
 	assert_int_equal(fake.reservations, 0);
@@ -258,7 +259,7 @@ static void copies_reach_the_cache(void **state)
 	assert_false(hs_window_find(ptr)->virgin);
 	hs_copy_wrote(ptr + 4096, 100, (CUstream)0x44, false);
 	assert_false(fake.wrote_site.capturing);
-	hs_capture_ended();
+	hs_capture_failed();
 }
 
 static _Atomic bool looking;

@@ -13,6 +13,7 @@
 #include "hooks/driver.h"
 #include "src/cache/cache.h"
 #include "src/memory/arena.h"
+#include "src/memory/capture.h"
 #include "src/memory/copy.h"
 #include "src/memory/gate.h"
 
@@ -114,14 +115,14 @@ static CUdeviceptr window(size_t bytes)
 {
 	CUdeviceptr ptr = 0;
 
-	hs_memory_settle();
+	hs_memory_settle(true);
 	OK(hs_memory_alloc(&ptr, bytes));
 	return ptr;
 }
 
 static void drop(CUdeviceptr ptr)
 {
-	hs_memory_settle();
+	hs_memory_settle(true);
 	OK(hs_memory_free(ptr));
 }
 
@@ -165,7 +166,7 @@ static void move(CUdeviceptr ptr, enum hs_place place)
 
 	atomic_store(&w->use, place == HS_PLACE_HOST ? HS_USE_KV : HS_USE_OTHER);
 	hs_memory_mark();
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(atomic_load(&w->place), place);
 }
 
@@ -202,6 +203,26 @@ static void moves_wait_for_what_is_in_flight(void **state)
 	seed(0);
 }
 
+/* As the hooks do it. */
+static void begin_capture(CUstream on)
+{
+	hs_capture_began();
+	OK(hs_driver.cuStreamBeginCapture_v2(on, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	hs_capture_opened(on, false);
+}
+
+static CUgraph end_capture(CUstream on)
+{
+	CUstreamCaptureStatus status;
+	CUgraph graph = NULL;
+	cuuint64_t id;
+
+	OK(hs_driver.cuStreamGetCaptureInfo_v2(on, &status, &id, NULL, NULL, NULL));
+	OK(hs_driver.cuStreamEndCapture(on, &graph));
+	hs_capture_ended(id);
+	return graph;
+}
+
 static void a_graph_follows_its_addresses(void **state)
 {
 	const size_t bytes = 8 * MIB;
@@ -210,16 +231,14 @@ static void a_graph_follows_its_addresses(void **state)
 	CUgraphExec exec;
 
 	(void)state;
-	hs_capture_began();
-	OK(hs_driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	begin_capture(stream);
 	fill(ptr, 7, bytes);
 	OK(hs_driver.cuMemcpyDtoDAsync_v2(copy, ptr, HS_GRANULE, stream));
 	OK(hs_driver.cuMemcpyDtoDAsync_v2(copy + HS_GRANULE, ptr + HS_GRANULE, bytes - HS_GRANULE,
 		stream));
 	hs_memory_mark();
-	hs_memory_settle(); /* would break the capture */
-	OK(hs_driver.cuStreamEndCapture(stream, &graph));
-	hs_capture_ended();
+	hs_memory_settle(true); /* would break the capture */
+	graph = end_capture(stream);
 	OK(hs_driver.cuGraphInstantiateWithFlags(&exec, graph, 0));
 	for (int i = 0; i < 3; i++) {
 		fill(ptr, 0, bytes);
@@ -233,6 +252,61 @@ static void a_graph_follows_its_addresses(void **state)
 	OK(hs_driver.cuGraphDestroy(graph));
 	drop(ptr);
 	drop(copy);
+}
+
+/* What nobody ends does not keep windows where they are. */
+static void lost_captures_are_forgotten(void **state)
+{
+	CUdeviceptr ptr = window(8 * MIB);
+	CUstream other;
+	CUgraph graph;
+	cuuint64_t id;
+
+	(void)state;
+	OK(hs_driver.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	begin_capture(stream);
+	begin_capture(other);
+	assert_int_equal(hs_capture_count(), 2);
+	assert_false(hs_capture_none());
+	OK(hs_driver.cuStreamEndCapture(stream, &graph)); /* by a way that we do not see */
+	OK(hs_driver.cuGraphDestroy(graph));
+	assert_false(hs_capture_none());
+	assert_int_equal(hs_capture_count(), 1);
+	/* Invalidated, and not ended yet. */
+	assert_int_not_equal(hs_driver.cuCtxSynchronize(), CUDA_SUCCESS);
+	assert_true(hs_capture_none());
+	assert_int_equal(hs_capture_count(), 0);
+	id = hs_capture_of(other);
+	assert_int_equal(id, 0);
+	assert_int_not_equal(hs_driver.cuStreamEndCapture(other, &graph), CUDA_SUCCESS);
+	hs_capture_ended(99); /* late, and not known any more */
+	assert_int_equal(hs_capture_count(), 0);
+	/* The same stream again is another capture. */
+	begin_capture(other);
+	assert_int_equal(hs_capture_count(), 1);
+	id = hs_capture_of(other);
+	assert_int_not_equal(id, 0);
+	hs_capture_context_gone(NULL);
+	assert_int_equal(hs_capture_count(), 1);
+	OK(hs_driver.cuGraphDestroy(end_capture(other)));
+	assert_int_equal(hs_capture_count(), 0);
+	OK(hs_driver.cuStreamDestroy_v2(other));
+	move(ptr, HS_PLACE_HOST);
+	drop(ptr);
+}
+
+/* The context takes its captures along. */
+static void contexts_take_captures_along(void **state)
+{
+	CUcontext context;
+
+	(void)state;
+	OK(hs_driver.cuStreamGetCtx(stream, &context));
+	begin_capture(stream);
+	hs_capture_context_gone(context);
+	assert_int_equal(hs_capture_count(), 0);
+	OK(hs_driver.cuGraphDestroy(end_capture(stream)));
+	assert_int_equal(hs_capture_count(), 0);
 }
 
 static void *take(void *data)
@@ -252,8 +326,7 @@ static void own_memory_beside_a_capture(void **state)
 	pthread_t thread;
 
 	(void)state;
-	hs_capture_began();
-	OK(hs_driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	begin_capture(stream);
 	fill(ptr, 7, MIB);
 	hs_gate_enter(); /* as from a launch */
 	assert_int_equal(hs_memory_own(&own[0], 100000), 0);
@@ -261,14 +334,13 @@ static void own_memory_beside_a_capture(void **state)
 	pthread_create(&thread, NULL, take, &own[1]);
 	pthread_join(thread, NULL);
 	drop(ptr); /* the window goes when the capture has ended */
-	OK(hs_driver.cuStreamEndCapture(stream, &graph));
-	hs_capture_ended();
+	graph = end_capture(stream);
 	OK(hs_driver.cuGraphDestroy(graph));
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(other_than(own[i], 0, 100000), 0);
 		hs_memory_disown(own[i]);
 	}
-	hs_memory_settle();
+	hs_memory_settle(true);
 }
 
 static void hot_rows_are_device_memory(void **state)
@@ -300,7 +372,7 @@ static void full_devices_spill(void **state)
 		fill(kv[i], (unsigned char)i, 14 * MIB);
 		hs_window_reveal(hs_window_find(kv[i]), HS_USE_KV, 656);
 	}
-	hs_memory_settle();
+	hs_memory_settle(true);
 	usage(&device, &host);
 	assert_int_equal(host, moved(14 * 12 * MIB));
 	for (int i = 0; i < 14; i++)
@@ -328,6 +400,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(moves_wait_for_what_is_in_flight),
 		cmocka_unit_test(a_graph_follows_its_addresses),
+		cmocka_unit_test(lost_captures_are_forgotten),
+		cmocka_unit_test(contexts_take_captures_along),
 		cmocka_unit_test(own_memory_beside_a_capture),
 		cmocka_unit_test(hot_rows_are_device_memory),
 		cmocka_unit_test(full_devices_spill),

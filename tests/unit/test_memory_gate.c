@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <time.h>
 #include "fake_driver.h"
+#include "src/memory/capture.h"
 #include "src/memory/gate.h"
 
 static _Atomic int inside, go, passes, seen_moving;
@@ -125,7 +126,7 @@ static void captures_wait_for_the_gate(void **state)
 	hs_gate_open();
 	pthread_join(thread, NULL);
 	assert_int_equal(hs_capture_count(), 1);
-	hs_capture_ended();
+	hs_capture_failed();
 	assert_int_equal(hs_capture_count(), 0);
 }
 
@@ -163,7 +164,7 @@ static void windows_move_between_launches(void **state)
 		atomic_store(&w->use, i % 2 ? HS_USE_OTHER : HS_USE_KV);
 		while ((int)before == atomic_load(&w->place)) {
 			hs_memory_mark();
-			hs_memory_settle();
+			hs_memory_settle(true);
 		}
 	}
 	atomic_store(&go, 0);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "fake_driver.h"
 #include "src/memory/arena.h"
+#include "src/memory/capture.h"
 #include "src/memory/copy.h"
 #include "src/memory/gate.h"
 
@@ -36,12 +37,12 @@ static void option_host_moves_kv_at_the_next_safe_moment(void **state)
 	fake.options.place = HS_OPTION_HOST;
 	fake_fill(kv, BYTES, 1);
 	reveal(other, HS_USE_OTHER);
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(fake.settled, 0); /* nothing to do for it */
 	reveal(kv, HS_USE_KV);
 	assert_int_equal(tail(kv), HS_PLACE_DEVICE); /* marked only */
 	fake.busy = true;
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(fake.unmapped_while_busy, 0);
 	assert_int_equal(fake.settled, 1);
 	assert_int_equal(tail(kv), HS_PLACE_HOST);
@@ -54,7 +55,7 @@ static void option_host_moves_kv_at_the_next_safe_moment(void **state)
 	assert_int_equal(fake.host_used, BYTES - HS_GRANULE);
 	assert_int_equal(fake.device_used, 16 * MIB + HS_GRANULE);
 	/* Nothing marked: nothing happens. */
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(fake.settled, 1);
 	/* The size is known now, also after its windows are gone. */
 	next = fake_window(8);
@@ -74,7 +75,7 @@ static void option_device_never_moves(void **state)
 	fake.options.place = HS_OPTION_DEVICE;
 	kv = fake_window(128);
 	reveal(kv, HS_USE_KV);
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(tail(kv), HS_PLACE_DEVICE);
 	/* All of the device is the engine's, and no more. */
 	assert_int_not_equal(ptr = fake_window(128), 0);
@@ -91,7 +92,7 @@ static void auto_keeps_what_fits(void **state)
 
 	(void)state;
 	reveal(kv, HS_USE_KV);
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(fake.settled, 1);
 	assert_int_equal(tail(kv), HS_PLACE_DEVICE);
 	assert_int_equal(fake.host_used, 0);
@@ -121,10 +122,10 @@ static void auto_moves_out_when_the_reserve_is_all_that_is_left(void **state)
 	fake_fill(zeroed, 64 * MIB, 3);
 	/* It turns out to be something else: back, as soon as there is room. */
 	reveal(zeroed, HS_USE_OTHER);
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(tail(zeroed), HS_PLACE_HOST);
 	fake_free(more);
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(tail(zeroed), HS_PLACE_DEVICE);
 	assert_int_equal(fake_wrong(zeroed, 64 * MIB, 3), 0);
 }
@@ -177,15 +178,62 @@ static void no_move_while_a_capture_is_open(void **state)
 	hs_capture_began();
 	hs_capture_began();
 	fake.capturing = true;
-	hs_memory_settle();
-	hs_capture_ended();
-	hs_memory_settle();
+	hs_memory_settle(true);
+	hs_capture_failed();
+	hs_memory_settle(true);
 	assert_int_equal(fake.syncs, 0);
 	assert_int_equal(tail(kv), HS_PLACE_DEVICE);
-	hs_capture_ended();
+	hs_capture_failed();
 	fake.capturing = false;
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(tail(kv), HS_PLACE_HOST);
+}
+
+/* Something on the device waits for what our gate holds up. */
+static void a_device_that_never_idles_is_not_waited_for(void **state)
+{
+	CUdeviceptr kv = fake_window(8), other = fake_window(8);
+	int tries;
+
+	(void)state;
+	fake.options.place = HS_OPTION_HOST;
+	reveal(kv, HS_USE_KV);
+	fake.endless = fake.busy = true;
+	hs_memory_settle(false);
+	assert_int_equal(fake.syncs, 1);
+	assert_int_equal(tail(kv), HS_PLACE_DEVICE);
+	/* For a while we are in nobody's way. */
+	tries = fake.queries;
+	hs_memory_settle(true);
+	assert_int_equal(fake.queries, tries);
+	/* A free is not held up for ever either. */
+	assert_int_equal(INSIDE(hs_memory_free(other)), CUDA_SUCCESS);
+	assert_null(hs_window_find(other));
+	assert_int_equal(fake.handles, 4);
+	fake.endless = false;
+	while (tail(kv) == HS_PLACE_DEVICE)
+		hs_memory_settle(true);
+	assert_int_equal(fake.unmapped_while_busy, 0);
+	assert_int_equal(fake.handles, 1);
+	assert_int_equal(fake.full_syncs, 0);
+	assert_int_equal(fake.events, 0);
+}
+
+/* A driver before 12.5: only calls that wait anyway may wait without an end. */
+static void an_older_driver_moves_where_the_engine_waits(void **state)
+{
+	CUdeviceptr kv = fake_window(8);
+
+	(void)state;
+	hs_driver.cuCtxRecordEvent = NULL;
+	fake.options.place = HS_OPTION_HOST;
+	reveal(kv, HS_USE_KV);
+	hs_memory_settle(false);
+	assert_int_equal(fake.full_syncs, 0);
+	assert_int_equal(tail(kv), HS_PLACE_DEVICE);
+	while (tail(kv) == HS_PLACE_DEVICE)
+		hs_memory_settle(true);
+	assert_int_equal(fake.full_syncs, 1);
 }
 
 static void nobody_inside_the_gate_moves_a_window(void **state)
@@ -196,10 +244,10 @@ static void nobody_inside_the_gate_moves_a_window(void **state)
 	fake.options.place = HS_OPTION_HOST;
 	reveal(kv, HS_USE_KV);
 	hs_gate_enter();
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(tail(kv), HS_PLACE_DEVICE);
 	hs_gate_leave();
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(tail(kv), HS_PLACE_HOST);
 }
 
@@ -243,7 +291,7 @@ static void virgins_are_not_copied(void **state)
 	hs_window_find(ptr)->use = hs_window_find(written)->use = HS_USE_KV;
 	fake.options.place = HS_OPTION_HOST;
 	hs_memory_mark();
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(tail(ptr), HS_PLACE_HOST);
 	assert_int_equal(tail(written), HS_PLACE_HOST);
 	assert_int_equal(nonzero(ptr + HS_GRANULE, 6 * MIB), 0);
@@ -259,14 +307,16 @@ static void a_window_on_the_host_turns_into_parts(void **state)
 	fake.options.place = HS_OPTION_HOST;
 	fake_fill(ptr, BYTES, 4);
 	reveal(ptr, HS_USE_KV);
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(fake.registered, 1);
 	/* Two layers: each begins with a granule of the device. */
 	fake.extents[0] = (struct hs_extent){.base = ptr, .end = ptr + 4 * MIB};
 	fake.extents[1] = (struct hs_extent){.base = ptr + 4 * MIB, .end = ptr + 8 * MIB};
 	fake.layers = 2;
-	hs_memory_mark();
-	hs_memory_settle();
+	for (int i = 0; i < 4; i++) { /* seen, still the same, to the device, out again */
+		hs_memory_mark();
+		hs_memory_settle(true);
+	}
 	assert_int_equal(fake_place(ptr), HS_PLACE_DEVICE);
 	assert_int_equal(fake_place(ptr + 2 * MIB), HS_PLACE_HOST);
 	assert_int_equal(fake_place(ptr + 4 * MIB), HS_PLACE_DEVICE);
@@ -288,7 +338,7 @@ static void no_host_memory_is_said_once(void **state)
 	fake_fill(a, BYTES, 1);
 	reveal(a, HS_USE_KV);
 	reveal(b, HS_USE_KV);
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(tail(a), HS_PLACE_DEVICE);
 	assert_int_equal(tail(b), HS_PLACE_DEVICE);
 	assert_int_equal(fake_wrong(a, BYTES, 1), 0);
@@ -310,7 +360,7 @@ static void no_second_address_keeps_the_window(void **state)
 	fake_fill(kv, BYTES, 1);
 	reveal(kv, HS_USE_KV);
 	fake.no_addresses = true;
-	hs_memory_settle();
+	hs_memory_settle(true);
 	fake.no_addresses = false;
 	assert_int_equal(tail(kv), HS_PLACE_DEVICE);
 	assert_int_equal(fake_wrong(kv, BYTES, 1), 0);
@@ -320,7 +370,7 @@ static void no_second_address_keeps_the_window(void **state)
 	/* That is no reason for others not to move. */
 	kv = fake_window(16);
 	reveal(kv, HS_USE_KV);
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(tail(kv), HS_PLACE_HOST);
 }
 
@@ -334,7 +384,7 @@ static void the_pool_has_an_end(void **state)
 	for (int i = 0; i < 4; i++) {
 		windows[i] = fake_window(8);
 		reveal(windows[i], HS_USE_KV);
-		hs_memory_settle();
+		hs_memory_settle(true);
 	}
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(tail(windows[i]), i < 3 ? HS_PLACE_HOST : HS_PLACE_DEVICE);
@@ -343,7 +393,7 @@ static void the_pool_has_an_end(void **state)
 	fake_free(windows[0]);
 	assert_int_equal(tail(windows[3]), HS_PLACE_DEVICE);
 	hs_memory_mark();
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(tail(windows[3]), HS_PLACE_HOST);
 }
 
@@ -373,6 +423,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(unknown_sizes_are_refused_once),
 		cmocka_unit_test(a_failing_small_allocation_moves_a_window_out),
 		cmocka_unit_test(no_move_while_a_capture_is_open),
+		cmocka_unit_test(a_device_that_never_idles_is_not_waited_for),
+		cmocka_unit_test(an_older_driver_moves_where_the_engine_waits),
 		cmocka_unit_test(nobody_inside_the_gate_moves_a_window),
 		cmocka_unit_test(windows_begin_on_the_host),
 		cmocka_unit_test(virgins_are_not_copied),

@@ -41,7 +41,7 @@ static void refuse_registration(void)
 	fake.register_refused = true;
 	hs_window_find(ptr)->use = HS_USE_KV;
 	hs_memory_mark();
-	hs_memory_settle();
+	hs_memory_settle(true);
 	assert_int_equal(tail(ptr), HS_PLACE_HOST);
 	assert_int_equal(fake.registered, 0);
 	assert_int_equal(fake.lines, 0);
@@ -59,14 +59,14 @@ static int broken_moves_to_the_device(bool registered)
 	fake.options.place = HS_OPTION_HOST;
 	reveal(ptr, HS_USE_KV);
 	fake_fill(ptr, BYTES, 1);
-	hs_memory_settle();
+	hs_memory_settle(true);
 	as_before(ptr, HS_PLACE_HOST, registered, 1);
 	hs_window_find(ptr)->use = HS_USE_OTHER;
 	for (step = 1; step < 40; step++) {
 		fake_fill(ptr, BYTES, step);
 		hs_memory_mark();
 		fake.fail_after = step;
-		hs_memory_settle();
+		hs_memory_settle(true);
 		fake.fail_after = 0;
 		if (tail(ptr) == HS_PLACE_DEVICE)
 			break;
@@ -106,7 +106,7 @@ static void broken_moves_to_the_host(bool registered, const int *steps)
 		fake.options.place = HS_OPTION_HOST;
 		hs_memory_mark();
 		fake.fail_after = steps[i];
-		hs_memory_settle();
+		hs_memory_settle(true);
 		fake.fail_after = 0;
 		if (!steps[i])
 			break;
@@ -116,7 +116,7 @@ static void broken_moves_to_the_host(bool registered, const int *steps)
 			assert_non_null(strstr(fake.line, "stays on the device"));
 			/* Not tried again. */
 			hs_memory_mark();
-			hs_memory_settle();
+			hs_memory_settle(true);
 			assert_int_equal(tail(ptr), HS_PLACE_DEVICE);
 			assert_int_equal(fake.lines, lines);
 		}
@@ -156,7 +156,7 @@ static void fall_back(int step)
 	fake_fill(ptr, BYTES, 7);
 	reveal(ptr, HS_USE_KV);
 	fake.fail_after = step;
-	hs_memory_settle();
+	hs_memory_settle(true);
 	as_before(ptr, HS_PLACE_HOST, false, 7);
 	assert_int_equal(fake.lines, 0);
 	ptr = fake_window(8); /* and its like at once */

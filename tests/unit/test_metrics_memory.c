@@ -37,7 +37,7 @@ static void counts_are_those_of_the_windows(void **state)
 	assert_true(counts.pool > 0);
 	assert_true(counts.reserve > 0);
 	hs_window_reveal(hs_window_find(kv), HS_USE_KV, 656);
-	hs_memory_settle();
+	hs_memory_settle(true);
 	counts = read_alone();
 	assert_int_equal(counts.windows[HS_PLACE_DEVICE], 1);
 	assert_int_equal(counts.windows[HS_PLACE_HOST], 1);
