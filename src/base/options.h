@@ -24,7 +24,8 @@ struct hs_options {
 	int policy, place;
 	uint64_t window_bytes; /* in bytes, although the variable counts MiB */
 	uint64_t verify;
-	const char *trace, *metrics;
+	const char *trace, *record, *metrics;
+	uint64_t record_every;
 	int log;
 	bool disable;
 };

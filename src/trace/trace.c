@@ -14,6 +14,7 @@
 #include "src/trace/file.h"
 #include "src/trace/listen.h"
 #include "src/trace/metrics.h"
+#include "src/trace/session.h"
 
 #define GIB ((double)(1ull << 30))
 
@@ -90,11 +91,10 @@ void hs_trace_settle(void)
 {
 	pid_t none = 0;
 
-	if (atomic_load_explicit(&owner, memory_order_relaxed) ||
-		!atomic_compare_exchange_strong(&owner, &none, getpid()))
-		return;
-	if (hs_options()->metrics)
+	if (!atomic_load_explicit(&owner, memory_order_relaxed) &&
+		atomic_compare_exchange_strong(&owner, &none, getpid()) && hs_options()->metrics)
 		start(hs_options()->metrics);
+	hs_session_settle();
 }
 
 static void say_layer(const struct hs_metrics_layer *layer)
@@ -145,6 +145,7 @@ __attribute__((destructor)) static void finish(void)
 	if (atomic_load(&owner) != getpid())
 		return;
 	atomic_store(&ending, true);
+	hs_session_finish();
 	if (hs_options()->metrics && !is_port(hs_options()->metrics))
 		write_file(hs_options()->metrics, true);
 	if (!hs_log_on(HS_LOG_INFO) && !hs_options()->verify)

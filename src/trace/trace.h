@@ -9,7 +9,7 @@
  */
 
 /* A safe moment of a process that has windows: the first one takes note of the
- * process and starts what HISPARSE_METRICS asks for. A load after that. */
+ * process and starts what HISPARSE_METRICS asks for; then see session.h. */
 void hs_trace_settle(void);
 
 #endif

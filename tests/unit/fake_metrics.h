@@ -21,6 +21,7 @@ struct fake_metrics {
 	struct hs_verify_counts verify;
 	struct hs_cache_counts cache[2];
 	char log[4096]; /* "warn: …" lines up to options.log */
+	unsigned settled, finished; /* calls of the session's functions */
 	int log_fd;	/* the lines go there, too; -1: nowhere */
 };
 extern struct fake_metrics fake;

@@ -161,6 +161,7 @@ static int shape(struct hs_dsat *trace, struct reader *reader)
 		if (layer_of[i])
 			layer_of[i] = trace->layers++;
 	trace->batch = trace->k = 1;
+	trace->shared = true;
 	for (size_t i = 0; i < reader->count; i++) {
 		struct launch *launch = &reader->launches[i];
 

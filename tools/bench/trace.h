@@ -14,6 +14,7 @@
  * Functions return 0 or a negative errno and set outputs only on success.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,7 @@ struct hs_dsat {
 	uint32_t layers, steps, batch, k;
 	uint64_t ctx; /* positions a request has */
 	int32_t *positions;
+	bool shared;	/* one request stands for all: positions are slots */
 	char note[256]; /* where the trace comes from, "" if it does not say */
 };
 

@@ -22,10 +22,12 @@ enum hs_status {
 int hs_doctor_main(int argc, char **argv);
 int hs_plan_main(int argc, char **argv);
 int hs_plot_main(int argc, char **argv);
+int hs_record_main(int argc, char **argv);
 int hs_replay_main(int argc, char **argv);
 int hs_run_main(int argc, char **argv);
 int hs_synth_main(int argc, char **argv);
 int hs_top_main(int argc, char **argv);
+int hs_trace_main(int argc, char **argv);
 
 /* "hisparse: …" on standard error, one line. */
 void hs_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));

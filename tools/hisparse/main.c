@@ -12,6 +12,8 @@ static const struct {
 	{"run", hs_run_main, "start a server with the library and its options"},
 	{"doctor", hs_doctor_main, "look at this machine and say what to do"},
 	{"top", hs_top_main, "watch hits and misses of a running server, layer by layer"},
+	{"trace", hs_trace_main, "time swap-in and attention of a program or a running server"},
+	{"record", hs_record_main, "record which slots attention selects"},
 	{"plan", hs_plan_main, "size a server from a model's config.json"},
 	{"replay", hs_replay_main, "miss rates of policies and sizes from a recorded stream"},
 	{"synth", hs_synth_main,

@@ -162,8 +162,8 @@ int hs_replay_main(int argc, char **argv)
 		goto out;
 	/* One request: its buffer is the shared one. */
 	if (trace.batch == 1) {
-		ask.in.requests = true;
-		ask.in.shared = false;
+		ask.in.requests = !trace.shared;
+		ask.in.shared = trace.shared;
 	}
 	err = hs_replay_make(&replay, &trace, &ask.in);
 	if (err) {

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+#include <string.h>
+#include "src/launch/kernel.h"
+#include "src/trace/timeline.h"
+
+static const struct {
+	const char *name;
+	enum hs_trace_kind kind;
+} ours[] = {
+	{"hs_resolve", HS_TRACE_SWAP_IN},
+	{"hs_invalidate", HS_TRACE_INVALIDATE},
+	{"hs_drop", HS_TRACE_DROP},
+	{"hs_release", HS_TRACE_RELEASE},
+	{"hs_poison", HS_TRACE_VERIFY},
+	{"hs_hash_rows", HS_TRACE_VERIFY},
+	{"hs_compare_hashes", HS_TRACE_VERIFY},
+};
+
+struct search {
+	const char *name;
+	enum hs_trace_kind kind;
+};
+
+static void look(struct hs_kernel *kernel, void *data)
+{
+	struct search *search = data;
+
+	if (!kernel->profile || strcmp(kernel->name, search->name))
+		return;
+	switch (kernel->profile->role) {
+	case HS_ROLE_ATTENTION:
+		search->kind = HS_TRACE_ATTENTION;
+		break;
+	case HS_ROLE_WRITER:
+		search->kind = HS_TRACE_WRITER;
+		break;
+	case HS_ROLE_READER:
+		search->kind = HS_TRACE_READER;
+		break;
+	default:
+		break;
+	}
+}
+
+enum hs_trace_kind hs_timeline_kind(const char *name)
+{
+	struct search search = {name, HS_TRACE_OTHER};
+
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		if (!strcmp(name, ours[i].name))
+			return ours[i].kind;
+	hs_kernel_each(look, &search);
+	return search.kind;
+}

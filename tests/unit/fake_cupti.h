@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TESTS_UNIT_FAKE_CUPTI_H
+#define TESTS_UNIT_FAKE_CUPTI_H
+
+/* The other side of tests/unit/fake_cupti.c, found with dlsym. */
+
+#include <stddef.h>
+
+struct fake_cupti {
+	int held;	/* there is a subscriber */
+	int enabled;	/* kinds of records */
+	int refuse;	/* enabling fails */
+	unsigned late;	/* kernels that the next flush brings */
+	size_t dropped; /* records, told with the next buffer */
+	unsigned period;
+};
+
+struct fake_cupti *fake_cupti(void);
+void fake_deliver(unsigned first, unsigned count, const char *name);
+
+#endif
