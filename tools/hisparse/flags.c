@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define OPT(field, kind, variable, otherwise, low, high, help)                                     \
-	{#field, variable, "", HS_FLAG_##kind, help},
+	{#field, variable, "", HS_FLAG_##kind, help, otherwise},
 static struct hs_flag flags[] = {
 #include "src/base/options.def"
 };

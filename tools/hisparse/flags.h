@@ -15,6 +15,7 @@ struct hs_flag {
 	char name[32];	      /* slots, host-gib: the long option without its dashes */
 	enum hs_flag_kind kind;
 	const char *help;
+	const char *fallback; /* the default as text, "" for auto or none */
 };
 
 /* The n-th option, NULL past the last. */

@@ -13,13 +13,14 @@
 #include "tools/hisparse/flags.h"
 #include "tools/hisparse/place.h"
 #include "tools/hisparse/run.h"
+#include "tools/hisparse/summary.h"
 
-enum { KEY_FLAG = 0x1000, KEY_LIBRARY = 256, KEY_SHOW = 'n', MOST_FLAGS = 64 };
+enum { KEY_FLAG = 0x1000, KEY_LIBRARY = 256, KEY_SHOW = 'n', KEY_QUIET = 'q', MOST_FLAGS = 64 };
 
 struct ask {
 	const char *library;
 	char **program; /* NULL-terminated, a part of argv */
-	bool show;
+	bool show, quiet, off;
 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -37,6 +38,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_SHOW:
 		ask->show = true;
+		return 0;
+	case KEY_QUIET:
+		ask->quiet = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		/* The rest is the program's. */
@@ -70,6 +74,8 @@ static void make_options(struct argp_option *options)
 		2};
 	options[n++] = (struct argp_option){"dry-run", KEY_SHOW, NULL, 0,
 		"print what would be set and started, as a shell takes it", 2};
+	options[n++] = (struct argp_option){
+		"quiet", KEY_QUIET, NULL, 0, "say nothing when the KV cache stands", 2};
 }
 
 /* Sets LD_PRELOAD and, from the model's config, the row. Returns a status. */
@@ -106,6 +112,7 @@ static int prepare(struct ask *ask)
 		hs_complain("an option is wrong; nothing was started");
 		return HS_STATUS_USAGE;
 	}
+	ask->off = checked.disable;
 	preload = hs_need(hs_run_preload(getenv("LD_PRELOAD"), library));
 	setenv("LD_PRELOAD", preload, 1);
 	free(preload);
@@ -148,16 +155,20 @@ static void show(const struct ask *ask)
 
 /* Waits for the child and passes on what others send us. A terminal's signals
  * reach the child by themselves. */
-static int wait_for(pid_t child, const sigset_t *signals)
+static int wait_for(pid_t child, const sigset_t *signals, struct hs_summary *summary)
 {
+	static const struct timespec second = {.tv_sec = 1};
 	siginfo_t info;
 	int status;
 
 	for (;;) {
-		int signal = sigwaitinfo(signals, &info);
+		int signal = summary->said ? sigwaitinfo(signals, &info)
+					   : sigtimedwait(signals, &info, &second);
 
-		if (signal < 0)
+		if (signal < 0) {
+			hs_summary_look(summary, child, false);
 			continue;
+		}
 		if (signal != SIGCHLD) {
 			if (info.si_code != SI_KERNEL)
 				kill(child, signal);
@@ -172,7 +183,7 @@ static int wait_for(pid_t child, const sigset_t *signals)
 	}
 }
 
-static int start(char **program)
+static int start(char **program, struct hs_summary *summary)
 {
 	static const int passed[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
 	sigset_t signals, before;
@@ -197,12 +208,12 @@ static int start(char **program)
 		hs_complain("%s: %s", program[0], strerror(errno));
 		_exit(errno == ENOENT ? 127 : 126);
 	}
-	return wait_for(child, &signals);
+	return wait_for(child, &signals, summary);
 }
 
 int hs_run_main(int argc, char **argv)
 {
-	struct argp_option options[MOST_FLAGS + 3] = {0};
+	struct argp_option options[MOST_FLAGS + 4] = {0};
 	const struct argp argp = {options, parse, "[--] PROGRAM [ARGUMENT…]",
 		"Starts a server with the library in front of it, waits, and returns its exit "
 		"status. "
@@ -210,8 +221,9 @@ int hs_run_main(int argc, char **argv)
 		"The status is that of the program, 128 + n if signal n ended it, 127 or 126 if it "
 		"could not be started, 2 if an option is wrong.",
 		NULL, NULL, NULL};
+	struct hs_summary summary = {.said = true};
 	struct ask ask = {0};
-	int status;
+	int status, err;
 
 	make_options(options);
 	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &ask))
@@ -223,5 +235,15 @@ int hs_run_main(int argc, char **argv)
 		show(&ask);
 		return HS_STATUS_OK;
 	}
-	return start(ask.program);
+	if (!ask.quiet && !ask.off) {
+		err = hs_summary_begin(&summary);
+		if (err) {
+			hs_complain("no folder for counters, so no summary: %s", strerror(-err));
+			summary.said = true;
+		}
+	}
+	status = start(ask.program, &summary);
+	hs_summary_look(&summary, 0, true);
+	hs_summary_end(&summary);
+	return status;
 }

@@ -61,6 +61,8 @@ static void take_layer(struct hs_top_sample *sample, const char *name, uint64_t 
 		return;
 	if (!strncmp(name, "hot_rows{", 9))
 		layer->hot_rows = value;
+	if (!strncmp(name, "slots{", 6))
+		layer->slots = value;
 	for (int i = 0; i < HS_TOP_COUNTERS; i++) {
 		snprintf(series, sizeof(series), "%s_total", hs_top_names[i]);
 		if (strlen(series) == length && !strncmp(series, name, length))

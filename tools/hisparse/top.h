@@ -33,7 +33,7 @@ extern const char *const hs_top_names[HS_TOP_COUNTERS]; /* "hits", "fetched_byte
 struct hs_top_layer {
 	int device; /* -1: all of them */
 	unsigned layer;
-	uint64_t hot_rows;
+	uint64_t hot_rows, slots; /* 0 while it does not swap */
 	uint64_t counters[HS_TOP_COUNTERS];
 };
 
