@@ -7,6 +7,7 @@ usage: pftrace.py TEST_TIMELINE
 Status 77: the Python index's perfetto package is not installed.
 """
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -26,7 +27,7 @@ def annotations(event):
 with tempfile.TemporaryDirectory() as folder:
     binary, lines = pathlib.Path(folder, "x.pftrace"), pathlib.Path(folder, "x.jsonl")
     for path in (binary, lines):
-        subprocess.run([sys.argv[1], path], check=True, cwd=folder)
+        subprocess.run([os.path.abspath(sys.argv[1]), path], check=True, cwd=folder)
     trace = Trace.FromString(binary.read_bytes())
     told = [json.loads(line) for line in lines.read_text().splitlines()]
 
