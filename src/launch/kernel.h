@@ -27,7 +27,8 @@ struct hs_kernel {
 	/* Set on the launch path, logged at safe moments. */
 	_Atomic(struct hs_window *) touched; /* unknown kernel: a window it carried */
 	_Atomic(const char *) refused;	     /* why a launch was left alone */
-	atomic_bool touch_said, refusal_said;
+	atomic_bool touch_said, refusal_said, seen_said;
+	atomic_uint_fast64_t launches; /* on a window */
 };
 
 /* NULL only when memory is out. */

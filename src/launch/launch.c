@@ -9,6 +9,7 @@
 #include "src/launch/kernel.h"
 #include "src/launch/params.h"
 #include "src/launch/profiles.h"
+#include "src/launch/seen.h"
 #include "src/launch/verify.h"
 #include "src/memory/gate.h"
 #include "src/memory/memory.h"
@@ -196,6 +197,7 @@ static CUresult attention(struct look *look)
 	if (!window)
 		return look->launch->forward(look->launch);
 	count(&counts.attention);
+	count(&look->kernel->launches);
 	if (reason) {
 		hs_window_reveal(window, HS_USE_OTHER, 0);
 		return refuse(look, reason);
@@ -245,6 +247,7 @@ static CUresult writer(struct look *look)
 	if (!window || result != CUDA_SUCCESS)
 		return result;
 	count(&counts.written);
+	count(&look->kernel->launches);
 	site = site_of(look->launch);
 	if (!reason && eval_u32(look, look->profile->row, &row)) {
 		if (!row)
@@ -275,6 +278,8 @@ static CUresult reader(struct look *look)
 	uint32_t row;
 
 	window = window_of(look, &base);
+	if (window)
+		count(&look->kernel->launches);
 	if (window && !unmet(look) && eval_u32(look, look->profile->row, &row))
 		hs_window_reveal(window, HS_USE_KV, row);
 	return look->launch->forward(look->launch);
@@ -295,6 +300,7 @@ static CUresult fill(struct look *look)
 	if (!window)
 		return result;
 	count(&counts.filled);
+	count(&look->kernel->launches);
 	if (value)
 		atomic_store_explicit(&window->virgin, false, memory_order_relaxed);
 	site = site_of(look->launch);
@@ -346,6 +352,7 @@ static CUresult unknown(struct hs_launch *launch, struct hs_kernel *kernel)
 	if (!mark(launch, kernel))
 		return launch->forward(launch);
 	count(&counts.unknown);
+	count(&kernel->launches);
 	result = launch->forward(launch);
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -471,6 +478,7 @@ void hs_launch_report(void)
 			"do): every row is read in place");
 	hs_verify_prepare();
 	hs_verify_report();
+	hs_seen_report();
 	if (!atomic_load_explicit(&pending, memory_order_relaxed))
 		return;
 	atomic_store_explicit(&pending, false, memory_order_relaxed);

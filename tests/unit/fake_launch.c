@@ -193,7 +193,7 @@ uint64_t fake_param(const struct fake_kernel *kernel, unsigned param, size_t at,
 
 bool hs_log_on(enum hs_log_level level)
 {
-	return level <= HS_LOG_WARN;
+	return level <= HS_LOG_WARN || (int)level <= fake.options.log;
 }
 
 void hs_log_write(enum hs_log_level level, const char *format, ...)
@@ -227,6 +227,12 @@ struct hs_window *hs_window_find(CUdeviceptr ptr)
 			return &fake.windows[i];
 	}
 	return NULL;
+}
+
+void hs_window_each(void (*visit)(struct hs_window *window, void *data), void *data)
+{
+	for (unsigned i = 0; i < FAKE_WINDOWS && fake.any; i++)
+		visit(&fake.windows[i], data);
 }
 
 void hs_window_span(CUdeviceptr *low, size_t *span)

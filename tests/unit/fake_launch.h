@@ -36,7 +36,7 @@ struct fake {
 	struct hs_window windows[FAKE_WINDOWS];
 	bool any; /* windows exist */
 	char events[4096];
-	char log[2048]; /* lines at warn and above */
+	char log[2048]; /* lines at warn and above, or as options.log says */
 	int queries;	/* questions about handles */
 	int inside;	/* the gate */
 	bool capturing;

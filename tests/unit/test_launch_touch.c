@@ -4,6 +4,7 @@
 #include "tests/unit/fake_launch.h"
 
 #include <string.h>
+#include "src/base/log.h"
 
 #define LIST UINT64_C(0x7f0012340000)
 
@@ -244,6 +245,38 @@ static void nodes_made_by_hand(void **state)
 	assert_int_equal(counts().nodes, 1);
 }
 
+static void what_was_seen_is_told_once(void **state)
+{
+	static const struct fake_kernel kernel = {"visitor", {8}, false};
+	uint64_t word = FAKE_WINDOW(3), words[12] = {0};
+	void *params[] = {&word}, *writes[12];
+
+	(void)state;
+	for (unsigned i = 0; i < 12; i++)
+		writes[i] = &words[i];
+	words[2] = FAKE_WINDOW(0);
+	fake_launch(&kernel, 1, params);
+	fake_launch(&write_fp8, 1, writes);
+	fake.windows[0].use = HS_USE_KV;
+	fake.windows[0].row = 656;
+	hs_launch_report();
+	assert_null(strstr(fake.log, "seen"));
+	fake.options.log = HS_LOG_DEBUG;
+	hs_launch_report();
+	assert_non_null(strstr(fake.log, "seen kernel visitor: unknown, profile none\n"));
+	assert_non_null(strstr(fake.log, "LNS_: writer, profile vllm-"));
+	assert_non_null(strstr(fake.log, "seen window 0: 1024 MiB of KV, rows of 656 bytes\n"));
+	assert_non_null(
+		strstr(fake.log, "seen window 3: 1024 MiB of other data, rows of 0 bytes\n"));
+	assert_null(strstr(fake.log, "seen window 1"));
+	fake.log[0] = '\0';
+	hs_launch_report();
+	assert_string_equal(fake.log, "");
+	fake.windows[3].use = HS_USE_KV;
+	hs_launch_report();
+	assert_string_equal(fake.log, "seen window 3: 1024 MiB of KV, rows of 0 bytes\n");
+}
+
 static int setup(void **state)
 {
 	(void)state;
@@ -263,6 +296,7 @@ int main(void)
 		cmocka_unit_test_setup(unknown_kernels_without_windows, setup),
 		cmocka_unit_test_setup(unknown_and_packed, setup),
 		cmocka_unit_test_setup(nodes_made_by_hand, setup),
+		cmocka_unit_test_setup(what_was_seen_is_told_once, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
