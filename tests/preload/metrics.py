@@ -21,7 +21,7 @@ COMMAND = [PROGRAM] + ("--layers 2 --requests 40 --prompt 3000 --tokens 6 --topk
 
 def environment(**more):
     env = {k: v for k, v in os.environ.items() if not k.startswith("HISPARSE_")}
-    return dict(env, LD_LIBRARY_PATH=SOFTGPU, SOFTGPU_MEMORY_MIB="96", LD_PRELOAD=LIBRARY,
+    return dict(env, LD_LIBRARY_PATH=SOFTGPU, SOFTGPU_MEMORY_MIB="128", LD_PRELOAD=LIBRARY,
                 HISPARSE_WINDOW_MIB="4", **more)
 
 
