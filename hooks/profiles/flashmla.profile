@@ -113,6 +113,12 @@ name _ZN5sm1006decode6head6439flash_fwd_splitkv_mla_fp8_sparse_kernel*
 name _ZN5sm10018fwd_for_small_topk7head12839flash_fwd_splitkv_mla_fp8_sparse_kernel*
 sizes * *
 
+# Merges the splits, touches no KV: traces tell it by this label.
+profile flashmla-combine
+role reader
+name *28flash_fwd_mla_combine_kernelI*
+sizes *
+
 # Prefill: an index from s_kv on is skipped without a word. Read in place; vLLM
 # runs it on a workspace of its own.
 profile flashmla-prefill

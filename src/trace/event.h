@@ -15,6 +15,7 @@ enum hs_trace_kind {
 	HS_TRACE_VERIFY,
 	HS_TRACE_WRITER,
 	HS_TRACE_ATTENTION,
+	HS_TRACE_COMBINE, /* merges attention's splits */
 	HS_TRACE_READER,
 	HS_TRACE_OTHER, /* not told, but its time counts */
 };

@@ -16,6 +16,7 @@ const char *const hs_trace_kinds[] = {
 	[HS_TRACE_VERIFY] = "verify",
 	[HS_TRACE_WRITER] = "writer",
 	[HS_TRACE_ATTENTION] = "attention",
+	[HS_TRACE_COMBINE] = "combine",
 	[HS_TRACE_READER] = "reader",
 	[HS_TRACE_OTHER] = "other",
 };

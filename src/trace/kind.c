@@ -21,6 +21,14 @@ struct search {
 	enum hs_trace_kind kind;
 };
 
+/* Readers of no KV, known by the end of the profile's label. */
+static bool is_combine(const struct hs_profile *profile)
+{
+	const char *end = strrchr(profile->label, '-');
+
+	return end && !strcmp(end, "-combine");
+}
+
 static void look(struct hs_kernel *kernel, void *data)
 {
 	struct search *search = data;
@@ -35,7 +43,7 @@ static void look(struct hs_kernel *kernel, void *data)
 		search->kind = HS_TRACE_WRITER;
 		break;
 	case HS_ROLE_READER:
-		search->kind = HS_TRACE_READER;
+		search->kind = is_combine(kernel->profile) ? HS_TRACE_COMBINE : HS_TRACE_READER;
 		break;
 	default:
 		break;

@@ -367,6 +367,11 @@ static void tell(struct hs_timeline *timeline, const struct hs_cupti_kernel *ker
 	case HS_TRACE_ATTENTION:
 		attention(timeline, device, stream, &event);
 		break;
+	case HS_TRACE_COMBINE:
+		event.layer = stream->layer;
+		event.step = stream->step;
+		hs_export_event(timeline->export, &event);
+		break;
 	case HS_TRACE_WRITER:
 	case HS_TRACE_INVALIDATE:
 		hold(timeline, stream, &event);

@@ -6,8 +6,8 @@
  * Joins what the device says of resolve launches with what CUPTI says of
  * kernels. The n-th launch is the n-th resolve kernel as long as the device's
  * clock agrees; where one side lost records it finds the way back by it. An
- * attention kernel belongs to the swap-in before it on its stream, a writer and
- * the invalidation to the swap-in after it.
+ * attention kernel and its combine belong to the swap-in before them on their
+ * stream, a writer and the invalidation to the swap-in after it.
  *
  * One caller at a time. Memory is bounded: what does not fit is counted.
  */

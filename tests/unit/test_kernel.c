@@ -56,11 +56,11 @@ static const struct {
 	/* shares its parameters with decode A */
 	{{"_ZN4smxx28flash_fwd_mla_combine_kernelIN7cutlass10bfloat16_tELi512ELi8ELi32ELi256E",
 		 {264}, true},
-		NULL, 0},
+		"flashmla-combine", HS_ROLE_READER},
 	{{"_ZN4smxx6decode28flash_fwd_mla_combine_kernelIN7cutlass10bfloat16_tELi512ELi8ELi128E"
 	  "Li256EEEv13CombineParams",
 		 {136}, true},
-		NULL, 0},
+		"flashmla-combine", HS_ROLE_READER},
 	{{"_ZN5sm1006decode6head6439flash_fwd_splitkv_mla_fp8_sparse_kernelINS1_14KernelTemplate",
 		 {280, 1408}, true},
 		"flashmla-decode-sm100", HS_ROLE_READER},

@@ -18,18 +18,21 @@
 void hs_kernel_each(void (*visit)(struct hs_kernel *kernel, void *data), void *data)
 {
 	static const struct hs_profile attention = {.role = HS_ROLE_ATTENTION},
-				       writer = {.role = HS_ROLE_WRITER};
+				       writer = {.role = HS_ROLE_WRITER},
+				       combine = {.label = "some-combine",
+					       .role = HS_ROLE_READER};
 	struct hs_kernel kernels[] = {{.name = (char *)(uintptr_t)"attend", .profile = &attention},
 		{.name = (char *)(uintptr_t)"store", .profile = &writer},
+		{.name = (char *)(uintptr_t)"merge", .profile = &combine},
 		{.name = (char *)(uintptr_t)"other"}};
 
-	for (size_t i = 0; i < 3; i++)
+	for (size_t i = 0; i < 4; i++)
 		visit(&kernels[i], data);
 }
 
 /* The same pointer for a name, as CUPTI's side gives them. */
 static const char resolve[] = "hs_resolve", attend[] = "attend", store[] = "store",
-		  drop[] = "hs_invalidate", other[] = "other";
+		  drop[] = "hs_invalidate", merge[] = "merge", other[] = "other";
 
 static char path[64];
 static struct hs_timeline *timeline;
@@ -106,6 +109,7 @@ static void hand_over(void)
 static void step(uint64_t t, uint64_t misses)
 {
 	for (uint32_t layer = 0; layer < 2; layer++, t += 10000) {
+		kernel(merge, t + 3600, t + 3700, 6);
 		kernel(attend, t + 3300, t + 3500, 5);
 		kernel(other, t, t + 1050, 1);
 		kernel(store, t + 1100, t + 1200, 2);
@@ -161,7 +165,10 @@ static void test_lines(void **state)
 	assert_line(text, "\"step\":2,\"device\":0,\"launches\":2");
 	assert_line(text, "{\"type\":\"end\",\"lost_kernels\":0,\"lost_launches\":0,"
 			  "\"unmatched\":0}\n");
-	assert_int_equal(find(text, "\"type\":\"kernel\""), 16);
+	assert_line(text, "\"start\":9000113600,\"end\":9000113700,\"layer\":1,\"step\":2,"
+			  "\"graph\":9,\"node\":6}\n");
+	assert_int_equal(find(text, "\"kind\":\"combine\""), 4);
+	assert_int_equal(find(text, "\"type\":\"kernel\""), 20);
 	assert_null(strstr(text, "\"other\""));
 }
 
