@@ -9,9 +9,10 @@
 #define FIRST_BITS 12
 #define PARAMS_MAX 4096 /* 32,764 bytes, the most since CUDA 12.1, of 8 each */
 
-/* Open addressing, at most half full. A table that is outgrown stays: somebody
- * may be looking at it. */
+/* Open addressing, at most half full. A table that is outgrown and a kernel whose
+ * handle means another one by now stay: somebody may be looking at them. */
 struct table {
+	struct table *outgrown;
 	unsigned bits, used;
 	struct slot {
 		_Atomic(CUfunction) function;
@@ -155,6 +156,8 @@ static void put(struct table *table, struct hs_kernel *kernel)
 
 	if (!atomic_load_explicit(&slot->function, memory_order_relaxed))
 		table->used++;
+	else if (atomic_load_explicit(&slot->kernel, memory_order_relaxed) != kernel)
+		kernel->replaced = atomic_load_explicit(&slot->kernel, memory_order_relaxed);
 	atomic_store_explicit(&slot->kernel, kernel, memory_order_release);
 	atomic_store_explicit(&slot->function, kernel->function, memory_order_release);
 }
@@ -169,6 +172,7 @@ static struct table *roomy(void)
 	grown = table_create(table ? table->bits + 1 : FIRST_BITS);
 	if (!grown)
 		return NULL;
+	grown->outgrown = table;
 	for (size_t i = 0; table && i < (size_t)1 << table->bits; i++) {
 		struct hs_kernel *kernel =
 			atomic_load_explicit(&table->slots[i].kernel, memory_order_relaxed);

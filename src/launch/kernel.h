@@ -18,6 +18,7 @@
 
 struct hs_kernel {
 	CUfunction function;
+	struct hs_kernel *replaced; /* what the handle meant before */
 	atomic_uint generation;
 	const struct hs_profile *profile; /* NULL: unknown */
 	char *name;			  /* as the driver tells it, "?" if it does not */
