@@ -73,8 +73,8 @@ NODE(cuGraphExecNodeSetParams, see_any, params,
 	{                                                                                          \
 		if (!hs_hook_begin())                                                              \
 			return HS_REAL(name) args;                                                 \
-		hs_hook_settle(false);                                                                  \
-		return hs_hook_end(hs_driver.name args);                                           \
+		hs_hook_settle(false);                                                             \
+		return hs_hook_end(HS_SPARED(0, hs_driver.name args));                             \
 	}
 INSTANTIATE(cuGraphInstantiate_v2,
 	(CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *log, size_t bytes),
@@ -91,14 +91,18 @@ INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
 
 /* Windows do not move while a replay is on its way into the driver. */
 #define REPLAY(name)                                                                               \
+	static CUresult gated_##name(CUgraphExec exec, CUstream stream)                            \
+	{                                                                                          \
+		hs_gate_enter();                                                                   \
+		const CUresult result = hs_driver.name(exec, stream);                              \
+		hs_gate_leave();                                                                   \
+		return result;                                                                     \
+	}                                                                                          \
 	HS_EXPORT CUresult name(CUgraphExec exec, CUstream stream)                                 \
 	{                                                                                          \
 		if (!hs_hook_begin())                                                              \
 			return HS_REAL(name)(exec, stream);                                        \
-		hs_gate_enter();                                                                   \
-		const CUresult result = hs_driver.name(exec, stream);                              \
-		hs_gate_leave();                                                                   \
-		return hs_hook_end(result);                                                        \
+		return hs_hook_end(HS_SPARED(0, gated_##name(exec, stream)));                      \
 	}
 REPLAY(cuGraphLaunch)
 REPLAY(cuGraphLaunch_ptsz)

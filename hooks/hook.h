@@ -61,6 +61,16 @@ static inline CUresult hs_hook_end(CUresult result)
  * done so already where it waits for everything or for a stream. */
 void hs_hook_settle(bool waits);
 
+/* The call again, once, when it found no memory and a window made way: memory
+ * that we hold must not make it fail. Not from inside the gate. */
+#define HS_SPARED(bytes, call)                                                                     \
+	({                                                                                         \
+		CUresult spared_ = call;                                                           \
+		if (spared_ == CUDA_ERROR_OUT_OF_MEMORY && hs_memory_spare(bytes))                 \
+			spared_ = call;                                                            \
+		spared_;                                                                           \
+	})
+
 /* The real dlsym, for which ours makes way. */
 extern void *(*hs_dlsym_real)(void *handle, const char *name);
 bool hs_dlsym_open(void);

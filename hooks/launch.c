@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "hooks/hook.h"
 #include "src/launch/launch.h"
+#include "src/memory/memory.h"
 
 #define GRID unsigned gx, unsigned gy, unsigned gz
 #define BLOCK unsigned bx, unsigned by, unsigned bz
@@ -28,7 +29,7 @@
 			.params = params,                                                          \
 			.extra = extra,                                                            \
 			.forward = forward_##name};                                                \
-		return hs_hook_end(hs_launch(&launch));                                            \
+		return hs_hook_end(HS_SPARED(0, hs_launch(&launch)));                              \
 	}
 LAUNCH(cuLaunchKernel, false)
 LAUNCH(cuLaunchKernel_ptsz, true)
@@ -53,7 +54,7 @@ LAUNCH(cuLaunchKernel_ptsz, true)
 			.per_thread = ptsz,                                                        \
 			.params = params,                                                          \
 			.forward = forward_##name};                                                \
-		return hs_hook_end(hs_launch(&launch));                                            \
+		return hs_hook_end(HS_SPARED(0, hs_launch(&launch)));                              \
 	}
 COOPERATIVE(cuLaunchCooperativeKernel, false)
 COOPERATIVE(cuLaunchCooperativeKernel_ptsz, true)
@@ -80,7 +81,7 @@ COOPERATIVE(cuLaunchCooperativeKernel_ptsz, true)
 			.extra = extra,                                                            \
 			.config = config,                                                          \
 			.forward = forward_##name};                                                \
-		return hs_hook_end(hs_launch(&launch));                                            \
+		return hs_hook_end(HS_SPARED(0, hs_launch(&launch)));                              \
 	}
 LAUNCH_EX(cuLaunchKernelEx, false)
 LAUNCH_EX(cuLaunchKernelEx_ptsz, true)

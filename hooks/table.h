@@ -27,7 +27,10 @@
 	HOOK(cuMemAllocAsync_ptsz, PFN_cuMemAllocAsync_v11020_ptsz, 0) \
 	HOOK(cuMemAllocFromPoolAsync, PFN_cuMemAllocFromPoolAsync_v11020, 0) \
 	HOOK(cuMemAllocFromPoolAsync_ptsz, PFN_cuMemAllocFromPoolAsync_v11020_ptsz, 0) \
+	HOOK(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020, 0) \
+	HOOK(cuMemFreeAsync_ptsz, PFN_cuMemFreeAsync_v11020_ptsz, 0) \
 	HOOK(cuMemCreate, PFN_cuMemCreate_v10020, 0) \
+	HOOK(cuMemRelease, PFN_cuMemRelease_v10020, 0) \
 	HOOK(cuMemHostAlloc, PFN_cuMemHostAlloc_v2020, 0) \
 	HOOK(cuMemGetInfo_v2, PFN_cuMemGetInfo_v3020, 0) \
 	HOOK(cuDeviceTotalMem_v2, PFN_cuDeviceTotalMem_v3020, 0) \
@@ -75,6 +78,15 @@
 	HOOK(cuGraphExecNodeSetParams, PFN_cuGraphExecNodeSetParams_v12020, 0) \
 	HOOK(cuGraphLaunch, PFN_cuGraphLaunch_v10000, 0) \
 	HOOK(cuGraphLaunch_ptsz, PFN_cuGraphLaunch_v10000_ptsz, 0) \
+	HOOK(cuModuleLoadData, PFN_cuModuleLoadData_v2000, 0) \
+	HOOK(cuModuleLoadDataEx, PFN_cuModuleLoadDataEx_v2010, 0) \
+	HOOK(cuModuleGetFunction, PFN_cuModuleGetFunction_v2000, 0) \
+	HOOK(cuFuncLoad, PFN_cuFuncLoad_v12040, HS_ROW_OPTIONAL) \
+	HOOK(cuKernelGetFunction, PFN_cuKernelGetFunction_v12000, 0) \
+	HOOK(cuLibraryLoadData, PFN_cuLibraryLoadData_v12000, 0) \
+	HOOK(cuModuleLoad, PFN_cuModuleLoad_v2000, 0) \
+	HOOK(cuModuleLoadFatBinary, PFN_cuModuleLoadFatBinary_v2000, 0) \
+	HOOK(cuLibraryLoadFromFile, PFN_cuLibraryLoadFromFile_v12000, 0) \
 	HOOK(cuModuleUnload, PFN_cuModuleUnload_v2000, 0) \
 	HOOK(cuLibraryUnload, PFN_cuLibraryUnload_v12000, 0) \
 	HOOK(cuMemcpy, PFN_cuMemcpy_v4000, 0) \
@@ -182,7 +194,6 @@
 	USE(cuMemMap, PFN_cuMemMap_v10020, 0) \
 	USE(cuMemUnmap, PFN_cuMemUnmap_v10020, 0) \
 	USE(cuMemSetAccess, PFN_cuMemSetAccess_v10020, 0) \
-	USE(cuMemRelease, PFN_cuMemRelease_v10020, 0) \
 	USE(cuMemGetAllocationGranularity, PFN_cuMemGetAllocationGranularity_v10020, 0) \
 	USE(cuMemRetainAllocationHandle, PFN_cuMemRetainAllocationHandle_v11000, 0) \
 	USE(cuMemExportToShareableHandle, PFN_cuMemExportToShareableHandle_v10020, 0) \
@@ -190,21 +201,13 @@
 	USE(cuMemHostRegister_v2, PFN_cuMemHostRegister_v6050, 0) \
 	USE(cuMemHostUnregister, PFN_cuMemHostUnregister_v4000, 0) \
 	USE(cuMemFreeHost, PFN_cuMemFreeHost_v2000, 0) \
-	USE(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020, 0) \
-	USE(cuMemFreeAsync_ptsz, PFN_cuMemFreeAsync_v11020_ptsz, 0) \
-	USE(cuModuleLoadData, PFN_cuModuleLoadData_v2000, 0) \
-	USE(cuModuleLoadDataEx, PFN_cuModuleLoadDataEx_v2010, 0) \
-	USE(cuModuleGetFunction, PFN_cuModuleGetFunction_v2000, 0) \
 	USE(cuModuleGetGlobal_v2, PFN_cuModuleGetGlobal_v3020, 0) \
-	USE(cuFuncLoad, PFN_cuFuncLoad_v12040, HS_ROW_OPTIONAL) \
 	USE(cuFuncSetAttribute, PFN_cuFuncSetAttribute_v9000, 0) \
 	USE(cuFuncGetAttribute, PFN_cuFuncGetAttribute_v2020, 0) \
 	USE(cuFuncGetName, PFN_cuFuncGetName_v12030, HS_ROW_OPTIONAL) \
 	USE(cuFuncGetParamInfo, PFN_cuFuncGetParamInfo_v12040, HS_ROW_OPTIONAL) \
 	USE(cuKernelGetName, PFN_cuKernelGetName_v12030, HS_ROW_OPTIONAL) \
 	USE(cuKernelGetParamInfo, PFN_cuKernelGetParamInfo_v12040, HS_ROW_OPTIONAL) \
-	USE(cuKernelGetFunction, PFN_cuKernelGetFunction_v12000, 0) \
-	USE(cuLibraryLoadData, PFN_cuLibraryLoadData_v12000, 0) \
 	USE(cuLibraryGetKernel, PFN_cuLibraryGetKernel_v12000, 0) \
 	USE(cuGraphExecDestroy, PFN_cuGraphExecDestroy_v10000, 0) \
 	USE(cuGraphDestroy, PFN_cuGraphDestroy_v10000, 0) \

@@ -24,7 +24,8 @@
 #include "src/memory/memory.h"
 
 /* Books `bytes` in a place; false (and nothing booked) beyond the cap or the
- * pool. HISPARSE_GPU_GIB counts allocations, not contexts or code. */
+ * pool. HISPARSE_GPU_GIB counts what is allocated, not contexts, code or what a
+ * pool of the driver keeps; memory of cuMemCreate until its handle is released. */
 bool hs_budget_take(enum hs_place place, size_t bytes);
 void hs_budget_give(enum hs_place place, size_t bytes);
 size_t hs_budget_used(enum hs_place place);

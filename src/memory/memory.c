@@ -2,6 +2,7 @@
 #include "src/base/log.h"
 #include "src/base/options.h"
 #include "src/cache/cache.h"
+#include "src/memory/account.h"
 #include "src/memory/arena.h"
 #include "src/memory/budget.h"
 #include "src/memory/capture.h"
@@ -13,50 +14,40 @@
 #include "src/memory/settle.h"
 #include "src/memory/window.h"
 
-/* What the driver allocates itself is only booked when a cap needs it. */
-static bool capped(void)
-{
-	return hs_options()->gpu_bytes != HS_AUTO;
-}
-
 static CUresult driver_alloc(CUdeviceptr *out, size_t bytes)
 {
-	CUresult result;
+	CUresult result = hs_account_take(bytes);
 
-	if (!capped())
-		return hs_driver.cuMemAlloc_v2(out, bytes);
-	if (!hs_budget_take(HS_PLACE_DEVICE, bytes))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	result = hs_driver.cuMemAlloc_v2(out, bytes);
 	if (result != CUDA_SUCCESS)
-		hs_budget_give(HS_PLACE_DEVICE, bytes);
+		return result;
+	result = hs_driver.cuMemAlloc_v2(out, bytes);
+	hs_account_keep(result, result == CUDA_SUCCESS ? HS_ACCOUNT_PTR(*out) : 0, bytes);
 	return result;
 }
 
 static CUresult driver_free(CUdeviceptr ptr)
 {
-	CUdeviceptr start;
-	size_t bytes = 0;
-	CUresult result;
+	return HS_ACCOUNT_FREED(HS_ACCOUNT_PTR(ptr), hs_driver.cuMemFree_v2(ptr));
+}
 
-	if (capped() && hs_driver.cuMemGetAddressRange_v2(&start, &bytes, ptr) != CUDA_SUCCESS)
-		bytes = 0;
-	result = hs_driver.cuMemFree_v2(ptr);
-	if (result == CUDA_SUCCESS)
-		hs_budget_give(HS_PLACE_DEVICE, bytes);
-	return result;
+bool hs_memory_spare(size_t bytes)
+{
+	bool moved;
+
+	if (!hs_window_any())
+		return false;
+	hs_memory_lock();
+	moved = hs_place_evict(bytes);
+	hs_memory_unlock();
+	return moved;
 }
 
 static CUresult small_alloc(CUdeviceptr *out, size_t bytes)
 {
 	CUresult result = driver_alloc(out, bytes);
 
-	if (result != CUDA_ERROR_OUT_OF_MEMORY)
-		return result;
-	hs_memory_lock();
-	if (hs_place_evict(bytes))
+	if (result == CUDA_ERROR_OUT_OF_MEMORY && hs_memory_spare(bytes))
 		result = driver_alloc(out, bytes);
-	hs_memory_unlock();
 	return result;
 }
 

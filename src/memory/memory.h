@@ -53,6 +53,10 @@ struct hs_window {
 CUresult hs_memory_alloc(CUdeviceptr *out, size_t bytes);
 CUresult hs_memory_free(CUdeviceptr ptr);
 
+/* Something failed with OUT_OF_MEMORY that is not ours to let fail. True: a
+ * window made way, `bytes` may fit now, try again. Not from inside the gate. */
+bool hs_memory_spare(size_t bytes);
+
 /* What is reported. NULL-safe; errors of the driver are passed on. */
 CUresult hs_memory_info(size_t *free, size_t *total);
 CUresult hs_memory_total(size_t *bytes, CUdevice device);

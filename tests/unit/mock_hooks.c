@@ -2,6 +2,7 @@
 #include "mock_hooks.h"
 #include "src/base/log.h"
 #include "src/launch/launch.h"
+#include "src/memory/account.h"
 #include "src/memory/capture.h"
 #include "src/memory/copy.h"
 #include "src/memory/gate.h"
@@ -160,6 +161,37 @@ void hs_memory_settle(bool waits)
 {
 	told.settle_waits = waits;
 	told.settled++;
+}
+
+bool hs_memory_spare(size_t bytes)
+{
+	assert_int_equal(told.inside_gate, 0);
+	told.spared++;
+	told.spare_bytes = bytes;
+	return told.can_spare;
+}
+
+CUresult hs_account_take(size_t bytes)
+{
+	if (told.account + bytes > told.cap)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	told.account += bytes;
+	return CUDA_SUCCESS;
+}
+
+void hs_account_keep(CUresult result, uint64_t key, size_t bytes)
+{
+	if (result != CUDA_SUCCESS)
+		told.account -= bytes;
+	else
+		told.key = key;
+}
+
+size_t hs_account_give(uint64_t key)
+{
+	told.given = key;
+	told.account -= key == HS_ACCOUNT_HANDLE(4) ? 20 : 0;
+	return key == HS_ACCOUNT_HANDLE(4) ? 20 : 0;
 }
 
 void hs_memory_context_gone(CUcontext context)
@@ -391,6 +423,7 @@ int mock_reset(void **state)
 	memset(&driver, 0, sizeof(driver));
 	memset(&mock_options, 0, sizeof(mock_options));
 	driver.current = (CUcontext)0xc0;
+	told.cap = SIZE_MAX / 2;
 	mock_whole = true;
 	hs_inside = 0;
 	atomic_store(&hs_hook_state, HS_HOOK_ASLEEP);

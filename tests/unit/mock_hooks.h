@@ -26,7 +26,10 @@
 
 extern struct told {
 	bool settle_waits;
-	int opened;
+	int opened, spared;
+	bool can_spare;
+	size_t spare_bytes, account, cap;
+	uint64_t key, given;
 	int inside_gate, entered, captures, settled, forgot, gone, launches, nodes, began, ending;
 	int wrote, filled, waited; /* waited: for the default stream, after wrote */
 	CUdeviceptr start;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "mock_hooks.h"
+#include "src/memory/account.h"
 
 static void policy_after_init_only(void **state)
 {
@@ -193,6 +194,85 @@ static void rectangles_are_cut_at_seams(void **state)
 	assert_int_equal(driver.calls, 1);
 }
 
+static int short_of_memory; /* so many calls more */
+
+static CUresult creates(CUmemGenericAllocationHandle *handle, size_t bytes,
+	const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	(void)bytes, (void)prop, (void)flags;
+	driver.calls++;
+	*handle = 5;
+	return short_of_memory-- > 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUresult releases(CUmemGenericAllocationHandle handle)
+{
+	return handle == 5 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult loads(CUmodule *module, const void *image)
+{
+	(void)module, (void)image;
+	driver.calls++;
+	return short_of_memory-- > 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static void allocations_are_counted(void **state)
+{
+	CUmemAllocationProp prop = {.location.type = CU_MEM_LOCATION_TYPE_DEVICE};
+	CUmemGenericAllocationHandle handle;
+
+	(void)state;
+	hs_driver.cuMemCreate = creates;
+	hs_driver.cuMemRelease = releases;
+	short_of_memory = 0;
+	told.cap = 100;
+	assert_int_equal(cuMemCreate(&handle, 60, &prop, 0), CUDA_SUCCESS);
+	assert_true(told.account == 60 && told.key == HS_ACCOUNT_HANDLE(5));
+	/* Over the cap: the driver is not asked. */
+	assert_int_equal(cuMemCreate(&handle, 60, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_true(driver.calls == 1 && told.account == 60);
+	assert_true(told.spared == 1 && told.spare_bytes == 60);
+	/* What fails is not counted. */
+	short_of_memory = 1;
+	assert_int_equal(cuMemCreate(&handle, 10, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(told.account, 60);
+	/* A window made way. */
+	short_of_memory = 1;
+	told.can_spare = true;
+	assert_int_equal(cuMemCreate(&handle, 10, &prop, 0), CUDA_SUCCESS);
+	assert_true(driver.calls == 4 && told.account == 70);
+	prop.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+	assert_int_equal(cuMemCreate(&handle, 60, &prop, 0), CUDA_SUCCESS);
+	assert_int_equal(told.account, 70);
+	assert_int_equal(cuMemRelease(4), CUDA_ERROR_INVALID_VALUE);
+	assert_true(told.account == 70 && told.key == HS_ACCOUNT_HANDLE(4)); /* kept again */
+	assert_int_equal(cuMemRelease(5), CUDA_SUCCESS);
+	assert_int_equal(told.given, HS_ACCOUNT_HANDLE(5));
+}
+
+static void windows_make_way_for_code(void **state)
+{
+	CUmodule module;
+
+	(void)state;
+	hs_driver.cuModuleLoadData = loads;
+	short_of_memory = 9;
+	assert_int_equal(cuModuleLoadData(&module, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_true(driver.calls == 1 && told.spared == 1);
+	told.can_spare = true;
+	assert_int_equal(cuModuleLoadData(&module, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_true(driver.calls == 3 && told.spared == 2); /* once, not for ever */
+	short_of_memory = 1;
+	assert_int_equal(cuModuleLoadData(&module, NULL), CUDA_SUCCESS);
+	/* A launch and a replay, after they have left the gate. */
+	driver.result = CUDA_ERROR_OUT_OF_MEMORY;
+	assert_int_equal(cuLaunchKernel((CUfunction)1, 2, 3, 4, 5, 6, 7, 8, (CUstream)9,
+				 (void **)10, (void **)11),
+		CUDA_ERROR_OUT_OF_MEMORY);
+	assert_true(told.launches == 2 && told.spared == 4);
+}
+
 static CUresult waits_first(void)
 {
 	assert_int_equal(told.settled, 0);
@@ -319,6 +399,8 @@ int main(void)
 		TEST(copies_are_cut_at_seams),
 		TEST(fills_are_cut_at_seams),
 		TEST(rectangles_are_cut_at_seams),
+		TEST(allocations_are_counted),
+		TEST(windows_make_way_for_code),
 		TEST(windows_settle_after_what_waits),
 		TEST(streams_take_captures_along),
 		TEST(captures_are_counted),

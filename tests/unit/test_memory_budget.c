@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "fake_driver.h"
+#include "src/memory/account.h"
 #include "src/memory/arena.h"
 #include "src/memory/pool.h"
 
@@ -131,6 +132,35 @@ static void the_cap_holds(void **state)
 	hs_memory_cold(hot);
 	assert_int_equal(told(NULL), 64 * MIB);
 	assert_int_equal(fake.device_used, 0);
+}
+
+/* Many of them, in an order that the table does not like. */
+static void what_the_driver_allocates_counts(void **state)
+{
+	enum { COUNT = 3000 };
+
+	(void)state;
+	fake.options.gpu_bytes = 64 * MIB;
+	fake.options.place = HS_OPTION_DEVICE;
+	for (uint64_t i = 1; i <= COUNT; i++) {
+		assert_int_equal(hs_account_take(i), CUDA_SUCCESS);
+		hs_account_keep(CUDA_SUCCESS, HS_ACCOUNT_PTR(i << 21), i);
+		assert_int_equal(hs_account_take(1), CUDA_SUCCESS);
+		hs_account_keep(CUDA_ERROR_UNKNOWN, 0, 1);
+	}
+	assert_int_equal(told(NULL), 64 * MIB - COUNT * (COUNT + 1) / 2);
+	hs_account_give(HS_ACCOUNT_HANDLE(1 << 21)); /* never heard of */
+	for (uint64_t i = COUNT; i >= 2; i -= 2)
+		hs_account_give(HS_ACCOUNT_PTR(i << 21));
+	for (uint64_t i = 1; i < COUNT; i += 2) {
+		hs_account_give(HS_ACCOUNT_PTR(i << 21));
+		hs_account_give(HS_ACCOUNT_PTR(i << 21)); /* once only */
+	}
+	assert_int_equal(told(NULL), 64 * MIB);
+	assert_int_equal(hs_account_take(64 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(hs_account_take(64 * MIB), CUDA_SUCCESS);
+	assert_int_equal(fake_window(8), 0);
+	hs_account_keep(CUDA_ERROR_UNKNOWN, 0, 64 * MIB);
 }
 
 static void own_memory_is_zeroed_and_bounded(void **state)
@@ -286,6 +316,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_small_device_keeps_a_quarter),
 		cmocka_unit_test(standing_aside_is_the_driver),
 		cmocka_unit_test(the_cap_holds),
+		cmocka_unit_test(what_the_driver_allocates_counts),
 		cmocka_unit_test(own_memory_is_zeroed_and_bounded),
 		cmocka_unit_test(hot_areas_are_congruent),
 		cmocka_unit_test(hot_areas_refuse),
