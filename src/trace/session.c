@@ -25,6 +25,7 @@
 #define LOOK_MS 100	      /* between looks for a request */
 #define DRAIN_MS 5	      /* between looks at the rings */
 #define FLUSH_MS 1000	      /* between writes to the files */
+#define PATIENCE_S 5	      /* for our thread, at exit */
 #define SETTLED 2000000000ull /* ns after which CUPTI has told of a kernel */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around all that follows */
@@ -364,9 +365,16 @@ void hs_session_settle(void)
 	pthread_mutex_unlock(&lock);
 }
 
+/* exit() may come from a signal's handler, in the midst of this: the end of a
+ * trace is not worth a process that hangs. */
 void hs_session_finish(void)
 {
-	pthread_mutex_lock(&lock);
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE_S;
+	if (pthread_mutex_timedlock(&lock, &until))
+		return;
 	drain();
 	close_trace();
 	close_record();
