@@ -239,6 +239,43 @@ struct hs_drop_args {
 	uint64_t start, end;
 };
 
+/* hs_forget: drops the slots [e * unit, (e + 1) * unit) in every layer for each
+ * of count list entries e of 4 or 8 bytes; negative ones are skipped. Any grid. */
+struct hs_forget_args {
+	struct hs_table *table;
+	const void *list;
+	uint32_t count, width, unit;
+};
+
+/* Block tables as they were at the launch before: two copies of [HS_BLOCKS_ROWS]
+ * [columns] after the head, of which `current` is the last. */
+#define HS_BLOCKS_ROWS 1024u
+struct hs_blocks_head {
+	uint32_t current;
+	uint32_t blocks[2][HS_BLOCKS_ROWS]; /* entries of each row, 0: not seen */
+};
+
+/*
+ * hs_blocks: drops the slots of every block that stands in a row of the table
+ * where no row of the launch before had it after the same entries, and saves the
+ * table. ids: NULL, or the row of each block of threads, equal ones side by side.
+ * lengths: slots in use of each row; NULL: not known, and entries past them are
+ * whatever was there. A block of threads a row; hs_blocks_done follows it.
+ */
+struct hs_blocks_args {
+	struct hs_table *table;
+	struct hs_blocks_head *head;
+	int32_t *saved;
+	const int32_t *blocks;
+	const int32_t *lengths;
+	const int32_t *ids;
+	uint64_t stride; /* entries from row to row */
+	uint32_t columns, unit;
+};
+struct hs_blocks_done_args {
+	struct hs_blocks_head *head;
+};
+
 /* A region of `rows` pieces of `bytes` (a multiple of 4), `stride` bytes apart. */
 struct hs_region {
 	uint64_t start, stride, bytes;

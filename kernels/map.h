@@ -17,6 +17,7 @@ enum hs_plant {
 	HS_PLANT_STALE,	 /* written slots are not invalidated */
 	HS_PLANT_TWICE,	 /* a lost claim goes on as if it were won */
 	HS_PLANT_FLIGHT, /* rows that a launch in flight reads are evicted */
+	HS_PLANT_BLOCKS, /* blocks that enter a table keep their hot rows */
 };
 
 #ifdef HS_PLANTS

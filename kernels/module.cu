@@ -2,4 +2,5 @@
 /* The one image that the library carries. */
 #include "kernels/resolve.cu"
 #include "kernels/drop.cu"
+#include "kernels/arrive.cu"
 #include "kernels/verify.cu"

@@ -69,3 +69,53 @@ ptr 3+0 rope
 need scales == nope + 512 && rope == nope + 528
 base nope
 row 656
+
+# HiCache: (src_k, dst_k, src_v, dst_v, src_indices, dst_indices, start_layer,
+# layers, items, ...), an int64 slot an item; tables of layers come later. Either
+# way: where rows leave, the indices are the host's, and some rows go needlessly.
+profile sglang-hicache
+role transfer
+name *transfer_kernel_implI*
+name *transfer_page_head_kernel_implI*
+sizes 8 8 8 8 8 8 8 8 8 ...
+ptr 5+0 slots
+i64 8+0 n
+slots slots, n, 8
+
+# The same compiled at run time: one struct of k_dst, v_dst, indices_dst, k_src,
+# v_src, indices_src, two strides, length and layers; the first template argument
+# is the type of the indices.
+profile sglang-hicache-jit
+role transfer
+name *hicache_transfer_*_layerIl*
+sizes 72
+ptr 0+16 slots
+i32 0+64 n
+slots slots, n, 8
+
+profile sglang-hicache-jit-int32
+role transfer
+name *hicache_transfer_*_layerIi*
+sizes 72
+ptr 0+16 slots
+i32 0+64 n
+slots slots, n, 4
+
+profile sglang-hicache-jit-any
+role transfer
+name *hicache_transfer_*
+sizes * ...
+
+# TopKLaunchParams: scores, seq_lens, page_table, page_indices (out), raw_indices,
+# metadata, two strides, topk, page_bits, cluster_floor; a grid row per request.
+profile sglang-topk
+role table
+name *topk*_kernel*TopKLaunchParams*
+sizes 80
+ptr 0+8 lengths table
+i64 0+56 stride
+i32 0+68 page_bits
+need stride > 0 && page_bits == 6
+table table, grid.x, stride, stride
+lengths lengths
+unit 64

@@ -55,6 +55,93 @@ role other
 name *deep_gemm*paged_mqa_logits*
 sizes * ...
 
+# Zeroes new blocks of every layer through a table of addresses (0.27 and later).
+# Triton appends two pointers of its own. (seg_addrs, block_ids, n_blocks), whose
+# grid is n_blocks x parts; a 1 is compiled in.
+profile vllm-zero-blocks
+role transfer
+name _zero_kv_blocks_kernel
+sizes 8 8 4 8 8
+ptr 1+0 ids
+i32 2+0 n
+slots ids, n, 8
+unit 64
+
+profile vllm-zero-block
+role transfer
+name _zero_kv_blocks_kernel
+sizes 8 8 8 8
+ptr 1+0 ids
+slots ids, 1, 8
+unit 64
+
+# (seg_addrs, seg_page_sizes, block_ids, n_blocks)
+profile vllm-zero-blocks-sizes
+role transfer
+name _zero_kv_blocks_kernel
+sizes 8 8 8 4 8 8
+ptr 2+0 ids
+i32 3+0 n
+slots ids, n, 8
+unit 64
+
+# (seg_addrs, seg_block_strides, seg_page_sizes, block_ids), a grid row per block
+profile vllm-zero-blocks-strides
+role transfer
+name _zero_kv_blocks_kernel
+sizes 8 8 8 8 8 8
+ptr 3+0 ids
+slots ids, grid.x, 8
+unit 64
+
+# Another form of it: everything goes.
+profile vllm-zero-blocks-any
+role transfer
+name _zero_kv_blocks_kernel
+sizes * ...
+
+# (req_id, block_table, token_indices, out[, prefill_request_id, workspace_starts],
+# strides); strides of 1 are compiled in, so that of the block table comes first.
+# A row of blocks a token.
+profile vllm-block-table
+role table
+name _convert_req_index_to_global_index_kernel
+sizes 8 8 8 8 4 ...
+ptr 0+0 req_id
+ptr 1+0 table
+i32 4+0 stride
+need stride > 0
+table table, grid.x, stride, stride
+ids req_id
+unit 64
+
+profile vllm-block-table-prefill
+role table
+name _convert_req_index_to_global_index_kernel
+sizes 8 8 8 8 8 8 4 ...
+ptr 0+0 req_id
+ptr 1+0 table
+i32 6+0 stride
+need stride > 0
+table table, grid.x, stride, stride
+ids req_id
+unit 64
+
+# LMCache's transfers: (key_value, pointers, slot_mapping, scalars_per_token,
+# num_tokens, ...), either way
+profile lmcache-transfer
+role transfer
+name *load_and_reshape_multi_layer_kernelI*
+sizes 8 8 8 4 4 4 ...
+ptr 2+0 slots
+i32 4+0 n
+slots slots, n, 8
+
+profile lmcache-transfer-fused
+role transfer
+name *load_and_reshape_multi_layer_fused_kernelI*
+sizes * ...
+
 # Gathers of a whole context for prefill; the source comes first.
 profile vllm-gather-fp8
 role reader

@@ -77,6 +77,25 @@ void hs_cache_written(
 void hs_cache_wrote(
 	struct hs_window *window, CUdeviceptr start, size_t bytes, const struct hs_site *site);
 
+/* Rows arrive through addresses that no launch carries: in every layer on the
+ * current device the slots [e * unit, (e + 1) * unit) of each list entry are
+ * dropped (list 0: every slot of every layer). */
+void hs_cache_arrived(const struct hs_slots *list, uint32_t unit, const struct hs_site *site);
+
+/* A block table as a launch carries it: `rows` rows of int32 blocks of `unit`
+ * slots, stride entries apart. lengths: NULL, or slots in use in each row. ids:
+ * NULL, or which row each of `rows` is. */
+struct hs_blocks {
+	CUdeviceptr blocks, lengths, ids;
+	uint32_t rows, columns, unit;
+	int64_t stride;
+};
+
+/* Drops the blocks that a table row holds now and no row held at the launch
+ * before: they may have been filled by what we do not see. Once a step is
+ * enough; one that has been looked at in this step is not again. */
+void hs_cache_tabled(const struct hs_blocks *table, const struct hs_site *site);
+
 /* An open capture is about to end on its origin stream (before the driver's
  * cuStreamEndCapture): releases the rows that the graph's last launch holds. */
 void hs_cache_capture_end(const struct hs_site *site);

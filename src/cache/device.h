@@ -22,6 +22,9 @@ enum hs_device_kernel {
 	HS_DEVICE_RELEASE,
 	HS_DEVICE_INVALIDATE,
 	HS_DEVICE_DROP,
+	HS_DEVICE_FORGET,
+	HS_DEVICE_BLOCKS,
+	HS_DEVICE_BLOCKS_DONE,
 	HS_DEVICE_POISON,
 	HS_DEVICE_HASH,
 	HS_DEVICE_COMPARE,
@@ -35,6 +38,10 @@ struct hs_device {
 	CUfunction kernels[HS_DEVICE_KERNELS];
 	unsigned processors;
 	CUdeviceptr table;	       /* struct hs_table */
+	/* struct hs_blocks_head and its copies, for tables of so many columns; 0:
+	 * none yet. highest: the last layer of a step. */
+	_Atomic CUdeviceptr blocks;
+	_Atomic uint32_t columns, highest;
 	uint64_t (*counts)[HS_COUNTS]; /* [HS_LAYERS], mapped host memory */
 	CUdeviceptr counts_device;
 	struct hs_device *next; /* made earlier */

@@ -5,8 +5,8 @@
 struct near {
 	const struct hs_layer *layer;
 	const struct hs_window *window;
-	CUdeviceptr next;	     /* the next base above, of any row */
-	CUdeviceptr stride;	     /* the least distance of bases of its row */
+	CUdeviceptr next;   /* the next base above, of any row */
+	CUdeviceptr stride; /* the least distance of bases of its row */
 };
 
 static void look(struct hs_layer *other, void *data)

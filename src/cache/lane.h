@@ -19,6 +19,7 @@ struct hs_lane_site {
 	uint32_t id;
 	CUdeviceptr list; /* eager: where its remapped lists go */
 	size_t list_bytes;
+	CUdeviceptr tabled; /* the block table looked at in this step */
 };
 
 /* The lane of a site on a device, made on first sight; NULL when all are taken. */

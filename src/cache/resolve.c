@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include "src/cache/arrive.h"
 #include "src/cache/device.h"
 #include "src/cache/journal.h"
 #include "src/cache/lane.h"
@@ -69,6 +70,7 @@ int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list, const s
 	error = list_span(list, &span);
 	if (error)
 		return error;
+	hs_arrive_attended(device, layer, site);
 	/* A replay may find the layer on, an eager launch runs before that. A
 	 * recording wants the list all the same. */
 	if (!site->capturing && !atomic_load_explicit(&layer->on, memory_order_acquire) &&

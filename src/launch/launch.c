@@ -7,6 +7,7 @@
 #include "src/base/log.h"
 #include "src/cache/cache.h"
 #include "src/launch/kernel.h"
+#include "src/launch/look.h"
 #include "src/launch/params.h"
 #include "src/launch/profiles.h"
 #include "src/launch/seen.h"
@@ -21,86 +22,13 @@ static struct {
 	atomic_uint_fast64_t attention, remapped, refused, written, filled, unknown, nodes;
 } counts;
 
-/* A launch while it is looked at. */
-struct look {
-	struct hs_launch *launch;
-	struct hs_kernel *kernel;
-	const struct hs_profile *profile;
-	int64_t fields[HS_PROFILE_FIELDS];
-	struct hs_expr_values values;
-};
-
 static void count(atomic_uint_fast64_t *counter)
 {
 	atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-static struct hs_site site_of(const struct hs_launch *launch)
-{
-	struct hs_site site = {.stream = launch->stream, .per_thread = launch->per_thread};
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	cuuint64_t id = 0;
-	CUresult result;
-
-	/* An error: the legacy stream while another captures. It does not. */
-	if (launch->per_thread)
-		result = hs_driver.cuStreamGetCaptureInfo_v2_ptsz(
-			launch->stream, &status, &id, NULL, NULL, NULL);
-	else
-		result = hs_driver.cuStreamGetCaptureInfo_v2(
-			launch->stream, &status, &id, NULL, NULL, NULL);
-	if (result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
-		site.capturing = true;
-		site.capture_id = id;
-	}
-	return site;
-}
-
-static bool look_at(struct look *look, struct hs_launch *launch, struct hs_kernel *kernel)
-{
-	const void *params[HS_PROFILE_SIZES];
-
-	look->launch = launch;
-	look->kernel = kernel;
-	look->profile = kernel->profile;
-	if (!hs_params_find(launch, kernel, params, kernel->profile->nsizes))
-		return false;
-	hs_profile_read(kernel->profile, params, look->fields);
-	look->values.fields = look->fields;
-	memcpy(look->values.dims, launch->grid, sizeof(launch->grid));
-	memcpy(look->values.dims + 3, launch->block, sizeof(launch->block));
-	return true;
-}
-
-/* An expression that is not there is 0. */
-static bool eval(const struct look *look, const struct hs_expr *expr, int64_t *result)
-{
-	*result = 0;
-	return !expr || hs_expr_eval(expr, &look->values, result);
-}
-
-static bool eval_u32(const struct look *look, const struct hs_expr *expr, uint32_t *result)
-{
-	int64_t value;
-
-	if (!eval(look, expr, &value) || value < 0 || value > INT32_MAX)
-		return false;
-	*result = (uint32_t)value;
-	return true;
-}
-
-static struct hs_window *window_of(const struct look *look, CUdeviceptr *base)
-{
-	int64_t value;
-
-	if (!look->profile->base || !eval(look, look->profile->base, &value))
-		return NULL;
-	*base = (CUdeviceptr)value;
-	return hs_window_find(*base);
-}
-
 /* Remembers the first reason and leaves the launch as it is. */
-static CUresult refuse(struct look *look, const char *reason)
+static CUresult refuse(struct hs_look *look, const char *reason)
 {
 	const char *none = NULL;
 
@@ -110,36 +38,24 @@ static CUresult refuse(struct look *look, const char *reason)
 	return look->launch->forward(look->launch);
 }
 
-static const char *unmet(const struct look *look)
-{
-	const struct hs_profile *profile = look->profile;
-	int64_t value;
-
-	for (unsigned i = 0; i < profile->nneeds; i++) {
-		if (!eval(look, profile->needs[i], &value) || !value)
-			return profile->need_texts[i];
-	}
-	return NULL;
-}
-
-static bool list_of(const struct look *look, struct hs_list *list)
+static bool list_of(const struct hs_look *look, struct hs_list *list)
 {
 	const struct hs_profile *profile = look->profile;
 	int64_t lengths;
 
 	list->indices = (CUdeviceptr)look->fields[profile->list_field];
-	if (!list->indices || !eval_u32(look, profile->list[0], &list->outer) ||
-		!eval_u32(look, profile->list[1], &list->inner) ||
-		!eval_u32(look, profile->list[2], &list->k) ||
-		!eval(look, profile->list[3], &list->outer_stride) ||
-		!eval(look, profile->list[4], &list->inner_stride) ||
-		!eval(look, profile->lengths, &lengths))
+	if (!list->indices || !hs_look_u32(look, profile->list[0], &list->outer) ||
+		!hs_look_u32(look, profile->list[1], &list->inner) ||
+		!hs_look_u32(look, profile->list[2], &list->k) ||
+		!hs_look_eval(look, profile->list[3], &list->outer_stride) ||
+		!hs_look_eval(look, profile->list[4], &list->inner_stride) ||
+		!hs_look_eval(look, profile->lengths, &lengths))
 		return false;
 	list->lengths = (CUdeviceptr)lengths;
 	return list->outer && list->inner && list->k;
 }
 
-static bool rewrite(const struct look *look, struct hs_params_copy *copy, CUdeviceptr remapped)
+static bool rewrite(const struct hs_look *look, struct hs_params_copy *copy, CUdeviceptr remapped)
 {
 	const struct hs_profile *profile = look->profile;
 	int64_t value;
@@ -147,7 +63,7 @@ static bool rewrite(const struct look *look, struct hs_params_copy *copy, CUdevi
 	if (!hs_params_set(copy, &profile->fields[profile->list_field], (int64_t)remapped))
 		return false;
 	for (unsigned i = 0; i < profile->nsets; i++) {
-		if (!eval(look, profile->sets[i].value, &value) ||
+		if (!hs_look_eval(look, profile->sets[i].value, &value) ||
 			!hs_params_set(copy, &profile->fields[profile->sets[i].field], value))
 			return false;
 	}
@@ -170,19 +86,20 @@ static const char *why(int error)
 }
 
 static struct hs_layer *layer_of(
-	const struct look *look, struct hs_window *window, CUdeviceptr base, uint32_t row)
+	const struct hs_look *look, struct hs_window *window, CUdeviceptr base, uint32_t row)
 {
 	struct hs_layer *layer = hs_layer_find(window, base, row, true);
 	int64_t rows;
 
-	if (layer && look->profile->rows && eval(look, look->profile->rows, &rows) && rows > 0)
+	if (layer && look->profile->rows && hs_look_eval(look, look->profile->rows, &rows) &&
+		rows > 0)
 		hs_layer_told(layer, (uint64_t)rows);
 	return layer;
 }
 
-static CUresult attention(struct look *look)
+static CUresult attention(struct hs_look *look)
 {
-	const char *reason = unmet(look);
+	const char *reason = hs_look_unmet(look);
 	struct hs_params_copy copy;
 	struct hs_window *window;
 	struct hs_layer *layer;
@@ -193,7 +110,7 @@ static CUresult attention(struct look *look)
 	uint32_t row;
 	int error;
 
-	window = window_of(look, &base);
+	window = hs_look_window(look, &base);
 	if (!window)
 		return look->launch->forward(look->launch);
 	count(&counts.attention);
@@ -202,7 +119,7 @@ static CUresult attention(struct look *look)
 		hs_window_reveal(window, HS_USE_OTHER, 0);
 		return refuse(look, reason);
 	}
-	if (!eval_u32(look, look->profile->row, &row) || !row || !list_of(look, &list))
+	if (!hs_look_u32(look, look->profile->row, &row) || !row || !list_of(look, &list))
 		return refuse(look, "its list or row makes no sense");
 	hs_window_reveal(window, HS_USE_KV, row);
 	layer = layer_of(look, window, base, row);
@@ -210,7 +127,7 @@ static CUresult attention(struct look *look)
 		return refuse(look, "its layer cannot be entered");
 	if (!hs_params_copy(&copy, look->launch, look->kernel))
 		return refuse(look, "too many parameters");
-	site = site_of(look->launch);
+	site = hs_look_site(look->launch);
 	error = hs_cache_resolve(layer, &list, &site, &remapped);
 	if (error == -EAGAIN && !site.capturing) /* the first launches of all */
 		return look->launch->forward(look->launch);
@@ -231,10 +148,10 @@ static CUresult attention(struct look *look)
 	return result;
 }
 
-static CUresult writer(struct look *look)
+static CUresult writer(struct hs_look *look)
 {
 	CUresult result = look->launch->forward(look->launch);
-	const char *reason = unmet(look);
+	const char *reason = hs_look_unmet(look);
 	struct hs_layer *layer = NULL;
 	struct hs_slots slots = {0};
 	struct hs_window *window;
@@ -243,22 +160,22 @@ static CUresult writer(struct look *look)
 	int64_t pointer;
 	uint32_t row = 0;
 
-	window = window_of(look, &base);
+	window = hs_look_window(look, &base);
 	if (!window || result != CUDA_SUCCESS)
 		return result;
 	count(&counts.written);
 	count(&look->kernel->launches);
-	site = site_of(look->launch);
-	if (!reason && eval_u32(look, look->profile->row, &row)) {
+	site = hs_look_site(look->launch);
+	if (!reason && hs_look_u32(look, look->profile->row, &row)) {
 		if (!row)
 			row = atomic_load_explicit(&window->row, memory_order_relaxed);
 		hs_window_reveal(window, HS_USE_KV, row);
 		if (row)
 			layer = layer_of(look, window, base, row);
 	}
-	if (layer && eval(look, look->profile->slots[0], &pointer) && pointer &&
-		eval_u32(look, look->profile->slots[1], &slots.count) &&
-		eval_u32(look, look->profile->slots[2], &slots.width)) {
+	if (layer && hs_look_eval(look, look->profile->slots[0], &pointer) && pointer &&
+		hs_look_u32(look, look->profile->slots[1], &slots.count) &&
+		hs_look_u32(look, look->profile->slots[2], &slots.width)) {
 		slots.slots = (CUdeviceptr)pointer;
 		if (slots.count)
 			hs_cache_written(layer, &slots, &site);
@@ -271,30 +188,30 @@ static CUresult writer(struct look *look)
 	return result;
 }
 
-static CUresult reader(struct look *look)
+static CUresult reader(struct hs_look *look)
 {
 	struct hs_window *window;
 	CUdeviceptr base;
 	uint32_t row;
 
-	window = window_of(look, &base);
+	window = hs_look_window(look, &base);
 	if (window)
 		count(&look->kernel->launches);
-	if (window && !unmet(look) && eval_u32(look, look->profile->row, &row))
+	if (window && !hs_look_unmet(look) && hs_look_u32(look, look->profile->row, &row))
 		hs_window_reveal(window, HS_USE_KV, row);
 	return look->launch->forward(look->launch);
 }
 
-static CUresult fill(struct look *look)
+static CUresult fill(struct hs_look *look)
 {
 	CUresult result = look->launch->forward(look->launch);
 	int64_t pointer, bytes, value;
 	struct hs_window *window;
 	struct hs_site site;
 
-	if (result != CUDA_SUCCESS || !eval(look, look->profile->fill[0], &pointer) ||
-		!eval(look, look->profile->fill[1], &bytes) ||
-		!eval(look, look->profile->fill[2], &value) || bytes <= 0)
+	if (result != CUDA_SUCCESS || !hs_look_eval(look, look->profile->fill[0], &pointer) ||
+		!hs_look_eval(look, look->profile->fill[1], &bytes) ||
+		!hs_look_eval(look, look->profile->fill[2], &value) || bytes <= 0)
 		return result;
 	window = hs_window_find((CUdeviceptr)pointer);
 	if (!window)
@@ -303,7 +220,7 @@ static CUresult fill(struct look *look)
 	count(&look->kernel->launches);
 	if (value)
 		atomic_store_explicit(&window->virgin, false, memory_order_relaxed);
-	site = site_of(look->launch);
+	site = hs_look_site(look->launch);
 	hs_cache_wrote(window, (CUdeviceptr)pointer, (size_t)bytes, &site);
 	return result;
 }
@@ -332,7 +249,7 @@ static bool mark(struct hs_launch *launch, struct hs_kernel *kernel)
 }
 
 /* Keeps a window on the device, but not one that holds KV, too. */
-static CUresult other(struct look *look)
+static CUresult other(struct hs_look *look)
 {
 	struct hs_window *window;
 	uint64_t cursor = 0;
@@ -356,7 +273,7 @@ static CUresult unknown(struct hs_launch *launch, struct hs_kernel *kernel)
 	result = launch->forward(launch);
 	if (result != CUDA_SUCCESS)
 		return result;
-	site = site_of(launch);
+	site = hs_look_site(launch);
 	while ((window = hs_params_touch(launch, kernel, &cursor))) {
 		if (window != last)
 			hs_cache_wrote(window, window->start, 0, &site);
@@ -367,11 +284,11 @@ static CUresult unknown(struct hs_launch *launch, struct hs_kernel *kernel)
 
 static CUresult dispatch(struct hs_launch *launch, struct hs_kernel *kernel)
 {
-	struct look look;
+	struct hs_look look;
 
 	if (!kernel)
 		return launch->forward(launch);
-	if (!kernel->profile || !look_at(&look, launch, kernel))
+	if (!kernel->profile || !hs_look_at(&look, launch, kernel))
 		return unknown(launch, kernel);
 	switch (kernel->profile->role) {
 	case HS_ROLE_ATTENTION:
@@ -384,6 +301,11 @@ static CUresult dispatch(struct hs_launch *launch, struct hs_kernel *kernel)
 		return fill(&look);
 	case HS_ROLE_OTHER:
 		return other(&look);
+	case HS_ROLE_TRANSFER:
+		count(&counts.written);
+		return hs_arrive_transfer(&look);
+	case HS_ROLE_TABLE:
+		return hs_arrive_table(&look);
 	default:
 		return unknown(launch, kernel);
 	}
@@ -422,7 +344,7 @@ void hs_launch_capture_ending(CUstream stream, bool per_thread)
 
 	if (!hs_window_any())
 		return;
-	site = site_of(&launch);
+	site = hs_look_site(&launch);
 	if (site.capturing)
 		hs_cache_capture_end(&site);
 }

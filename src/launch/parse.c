@@ -134,7 +134,7 @@ static int field_of(struct parser *p, struct span name)
 static void on_role(struct parser *p, struct span rest)
 {
 	static const char *const roles[] = {
-		"attention", "writer", "reader", "fill", "other"};
+		"attention", "writer", "reader", "fill", "other", "transfer", "table"};
 
 	for (unsigned i = 0; i < sizeof(roles) / sizeof(*roles); i++) {
 		if (is(rest, roles[i])) {
@@ -142,7 +142,7 @@ static void on_role(struct parser *p, struct span rest)
 			return;
 		}
 	}
-	fail(p, "unknown role, not attention, writer, reader, fill or other");
+	fail(p, "unknown role, not attention, writer, reader, fill, other, transfer or table");
 }
 
 static void on_name(struct parser *p, struct span rest)
@@ -319,6 +319,8 @@ static void finish(struct parser *p)
 		fail(p, "writer '%s' needs base and slots", profile->label);
 	if (profile->role == HS_ROLE_FILL && !profile->fill[0])
 		fail(p, "fill '%s' needs fill", profile->label);
+	if (profile->role == HS_ROLE_TABLE && !profile->table[0])
+		fail(p, "table '%s' needs table", profile->label);
 	if (p->bad) {
 		p->dropped++;
 		hs_profile_destroy(profile);
@@ -388,6 +390,12 @@ static void directive(struct parser *p, struct span word, struct span rest)
 		single(p, rest, &p->profile->lengths);
 	else if (is(word, "slots"))
 		several(p, rest, p->profile->slots, 3);
+	else if (is(word, "ids"))
+		single(p, rest, &p->profile->ids);
+	else if (is(word, "unit"))
+		single(p, rest, &p->profile->unit);
+	else if (is(word, "table"))
+		several(p, rest, p->profile->table, 4);
 	else if (is(word, "fill"))
 		several(p, rest, p->profile->fill, 3);
 	else

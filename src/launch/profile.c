@@ -18,6 +18,10 @@ static void destroy_one(struct hs_profile *p)
 	for (unsigned i = 0; i < 5; i++)
 		free(p->list[i]);
 	free(p->lengths);
+	free(p->unit);
+	free(p->ids);
+	for (unsigned i = 0; i < 4; i++)
+		free(p->table[i]);
 	for (unsigned i = 0; i < HS_PROFILE_SETS; i++)
 		free(p->sets[i].value);
 	for (unsigned i = 0; i < 3; i++) {

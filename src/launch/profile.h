@@ -12,7 +12,8 @@
  * flashmla.profile is written to be read as an example.
  *
  *	profile LABEL           starts a profile; the label is for messages
- *	role ROLE               attention | writer | reader | fill | other
+ *	role ROLE               attention | writer | reader | fill | other |
+ *	                        transfer | table
  *	name PATTERN            the kernel's (mangled) name; '*' any run, '?' any
  *	                        character. May be repeated: one must match
  *	sizes N N … [...]       bytes of every parameter in order, exactly; '...'
@@ -48,6 +49,16 @@
  * that attention told; none yet: all of the window is dropped); a reader with
  * a base and a row tells that the window holds KV.
  *
+ *	unit EXPR               transfer, table: slots of one entry (1 if not given)
+ *	table EXPR, ROWS, COLUMNS, STRIDE
+ *	                        table: address of int32 blocks, STRIDE entries from
+ *	                        row to row; lengths may tell the slots of each row
+ *	ids EXPR                table: address of int32 rows, one for each of ROWS
+ *
+ * transfer: stores rows through addresses in device memory; slots are its list of
+ * slots or blocks, which go in every layer (no slots: all of them do). table: a
+ * kernel that carries the block table of a step.
+ *
  * other: writes no KV row, whatever it touches, such as the indexer's keys, which
  * may share an allocation with KV (vLLM 0.29 and later).
  *
@@ -66,6 +77,8 @@ enum hs_role {
 	HS_ROLE_READER,
 	HS_ROLE_FILL,
 	HS_ROLE_OTHER,
+	HS_ROLE_TRANSFER,
+	HS_ROLE_TABLE,
 };
 
 #define HS_PROFILE_NAMES 4
@@ -113,6 +126,8 @@ struct hs_profile {
 	struct hs_profile_set sets[HS_PROFILE_SETS];
 	struct hs_expr *slots[3]; /* pointer, count, width */
 	struct hs_expr *fill[3];  /* pointer, bytes, value */
+	struct hs_expr *unit, *ids;
+	struct hs_expr *table[4]; /* pointer, rows, columns, stride */
 	struct hs_profile_output outputs[HS_PROFILE_OUTPUTS];
 	struct {
 		struct hs_expr *pointer, *bytes;

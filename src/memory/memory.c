@@ -71,7 +71,7 @@ static CUresult back_once(struct hs_holding *h, enum hs_place place)
 	if (result == CUDA_SUCCESS && hs_range_piece(h->window.bytes)) {
 		result = hs_backing_map(&h->head, h->window.start);
 		if (result == CUDA_SUCCESS)
-			result = hs_range_back(h);
+			result = hs_range_back(h, place);
 		if (result != CUDA_SUCCESS)
 			hs_backing_destroy(&h->head);
 		return result;

@@ -217,10 +217,6 @@ static bool part_back(struct hs_holding *h)
 
 	if (!strays)
 		return true;
-	/* Memory that is not the driver's stays in one piece: all of it to the
-	 * device, and its rows out again if need be. */
-	if (h->apart)
-		return move_back(h);
 	if (!hs_budget_room(strays))
 		hs_range_out(h, strays, &moved);
 	return hs_range_home(h) == CUDA_SUCCESS;
@@ -239,8 +235,8 @@ void hs_place_balance(void)
 			move_out(h, SIZE_MAX);
 	}
 	if (hs_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS)
-		while (!hs_budget_room(0) && (h = victim(device, 2)))
-			move_out(h, 0);
+		while (!hs_budget_room(HS_GRANULE) && (h = victim(device, 2)))
+			move_out(h, HS_GRANULE);
 	for (h = hs_holding_next(NULL); h; h = hs_holding_next(h))
 		if (!h->doomed &&
 			(h->ranges || atomic_load(&h->window.use) != HS_USE_OTHER

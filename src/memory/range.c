@@ -90,10 +90,11 @@ static void count_places(struct hs_holding *h)
 	atomic_store(&h->window.place, host ? HS_PLACE_HOST : HS_PLACE_DEVICE);
 }
 
-CUresult hs_range_back(struct hs_holding *h)
+CUresult hs_range_back(struct hs_holding *h, enum hs_place place)
 {
 	const size_t rest = h->window.bytes - HS_GRANULE;
 	const size_t piece = hs_range_piece(h->window.bytes);
+	const bool all = place == HS_PLACE_HOST && hs_budget_pool(rest);
 	CUresult result = CUDA_SUCCESS;
 	size_t done, bytes;
 
@@ -106,7 +107,7 @@ CUresult hs_range_back(struct hs_holding *h)
 		bytes = rest - done < piece ? rest - done : piece;
 		range->at = h->window.start + HS_GRANULE + done;
 		result = CUDA_ERROR_OUT_OF_MEMORY;
-		if (hs_budget_room(bytes))
+		if (!all && hs_budget_room(bytes))
 			result = create(range, HS_PLACE_DEVICE, bytes, h->window.device);
 		if (result == CUDA_ERROR_OUT_OF_MEMORY)
 			result = create(range, HS_PLACE_HOST, bytes, h->window.device);
@@ -132,7 +133,8 @@ void hs_range_destroy(struct hs_holding *h)
 static bool read_layout(struct hs_holding *h)
 {
 	const int use = atomic_load(&h->window.use);
-	const CUdeviceptr first = h->window.start + HS_GRANULE, end = first + h->window.bytes - HS_GRANULE;
+	const CUdeviceptr first = h->window.start + HS_GRANULE,
+			  end = first + h->window.bytes - HS_GRANULE;
 	unsigned n = use == HS_USE_KV ? hs_cache_extents(&h->window, extents, LAYERS) : 0;
 
 	layout.layers = n;
@@ -232,11 +234,9 @@ size_t hs_range_strays(struct hs_holding *h)
 	h->layers = layout.layers;
 	if (h->layers != before)
 		hs_memory_mark();
-	if (!layout.fixed || h->layers != before || atomic_load(&h->window.place) != HS_PLACE_HOST ||
-		(!h->ranges && !layered))
+	if (!layout.fixed || h->layers != before ||
+		atomic_load(&h->window.place) != HS_PLACE_HOST || (!h->ranges && !layered))
 		return 0;
-	if (h->apart)
-		return h->rest.bytes;
 	if (!turn(h))
 		return 0;
 	return sum(h, HS_PLACE_HOST, false);
@@ -270,7 +270,8 @@ static CUresult put_aside(struct source *source, struct hs_range *old)
 	return result == CUDA_SUCCESS ? hs_backing_unmap(&old->backing) : result;
 }
 
-static CUresult fill_in(const struct source *source, const struct hs_range *old, struct hs_range *fresh)
+static CUresult fill_in(
+	const struct source *source, const struct hs_range *old, struct hs_range *fresh)
 {
 	const size_t at = fresh->at - old->at, bytes = fresh->backing.bytes;
 	CUresult result = hs_backing_map(&fresh->backing, fresh->at);
@@ -291,13 +292,15 @@ static void put_back(struct hs_holding *h, struct hs_range *old)
 	if (!old->backing.at)
 		result = hs_backing_map(&old->backing, old->at);
 	if (result != CUDA_SUCCESS)
-		hs_error("window %u at 0x%llx: its memory could not be mapped again (CUDA error %d)",
+		hs_error(
+			"window %u at 0x%llx: its memory could not be mapped again (CUDA error %d)",
 			h->window.id, (unsigned long long)old->at, result);
 }
 
 /* The memory of `old` becomes that of n ranges, whose backings exist but are not
  * mapped. On failure it stays. */
-static CUresult exchange(struct hs_holding *h, struct hs_range *old, struct hs_range *fresh, unsigned n)
+static CUresult exchange(
+	struct hs_holding *h, struct hs_range *old, struct hs_range *fresh, unsigned n)
 {
 	struct source source;
 	CUresult result = put_aside(&source, old);
@@ -339,8 +342,8 @@ static CUresult rebuild(
 		const CUdeviceptr to = part(at, end, &may);
 
 		fresh[created].at = at;
-		result = hs_backing_create(&fresh[created].backing, may ? may_go : others, to - at,
-			h->window.device);
+		result = hs_backing_create(
+			&fresh[created].backing, may ? may_go : others, to - at, h->window.device);
 		at = to;
 	}
 	if (result == CUDA_SUCCESS)
@@ -351,9 +354,7 @@ static CUresult rebuild(
 		goto free;
 	}
 	for (unsigned j = 0; j < h->count + n - 1; j++)
-		all[j] = j < i	   ? h->ranges[j]
-			 : j < i + n ? fresh[j - i]
-				     : h->ranges[j - n + 1];
+		all[j] = j < i ? h->ranges[j] : j < i + n ? fresh[j - i] : h->ranges[j - n + 1];
 	free(h->ranges);
 	h->ranges = all;
 	all = NULL;
@@ -382,6 +383,8 @@ static bool has(const struct hs_range *range, bool wanted)
 CUresult hs_range_out(struct hs_holding *h, size_t bytes, size_t *moved)
 {
 	CUresult result = hs_driver.cuCtxPushCurrent_v2(h->context);
+	/* What the engine takes in small pieces must not be the reserve's. */
+	const size_t slack = device_total(h->window.device) / 16;
 	CUcontext popped;
 	unsigned n;
 
@@ -397,7 +400,7 @@ CUresult hs_range_out(struct hs_holding *h, size_t bytes, size_t *moved)
 
 		if (range->backing.kind->place != HS_PLACE_DEVICE || !has(range, true))
 			continue;
-		if (*moved && bytes != SIZE_MAX && hs_budget_room(bytes))
+		if (*moved && bytes != SIZE_MAX && hs_budget_room(bytes + slack))
 			break;
 		if (!hs_budget_pool(range->backing.bytes))
 			break;

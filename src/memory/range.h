@@ -29,9 +29,10 @@ size_t hs_range_piece(size_t bytes);
 /* How much of an allocation of `bytes`, made of ranges, the device has room for. */
 size_t hs_range_room(size_t bytes);
 
-/* Memory behind a new window that is made of ranges, after its first granule:
- * on the device while there is room, then on the host. On failure none. */
-CUresult hs_range_back(struct hs_holding *holding);
+/* Memory behind a new window that is made of ranges, after its first granule: in
+ * `place`; what the host has no room for, or the device, is on the other. On
+ * failure none. */
+CUresult hs_range_back(struct hs_holding *holding, enum hs_place place);
 void hs_range_destroy(struct hs_holding *holding);
 
 /* Whether the window has ranges, or needs them before it moves. */

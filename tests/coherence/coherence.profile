@@ -32,3 +32,26 @@ base kv
 row row_bytes
 list list, rows, 1, k, stride, stride
 output out, k * 8, rows, k * 8
+
+profile coherence-transfer
+role transfer
+name coherence_transfer
+sizes 8 8 8 4 4 4
+ptr 1+0 blocks
+i32 3+0 count
+slots blocks, count, 8
+unit 64
+
+profile coherence-blocks
+role table
+name coherence_blocks
+sizes 8 8 8 4 4
+ptr 0+0 ids
+ptr 1+0 table
+ptr 2+0 lengths
+i32 3+0 rows
+i32 4+0 stride
+table table, rows, stride, stride
+lengths lengths
+ids ids
+unit 64

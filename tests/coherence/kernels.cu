@@ -56,6 +56,38 @@ KERNEL(coherence_keys, unsigned char *keys, const long long *slots, const unsign
 			coherence_word(values[i] + 1, (unsigned)w));
 }
 
+/* Blocks of 64 rows in every layer, through a table of addresses. */
+KERNEL(coherence_transfer, const unsigned long long *bases, const long long *blocks,
+	const unsigned *values, int count, int layers, int row_bytes)
+{
+	for (int layer = 0; (int)blockIdx.x < count && layer < layers; layer++) {
+		unsigned *to = (unsigned *)(bases[layer] + blocks[blockIdx.x] * 64 * row_bytes);
+
+		for (int w = (int)threadIdx.x; w < 64 * row_bytes / 4; w += (int)blockDim.x)
+			hs_store_relaxed(to + w, coherence_word(values[blockIdx.x] + (unsigned)layer,
+							 (unsigned)(w % (row_bytes / 4))));
+	}
+}
+
+/* The same; no profile tells of it. */
+KERNEL(coherence_silent, const unsigned long long *bases, const long long *blocks,
+	const unsigned *values, int count, int layers, int row_bytes)
+{
+	for (int layer = 0; (int)blockIdx.x < count && layer < layers; layer++) {
+		unsigned *to = (unsigned *)(bases[layer] + blocks[blockIdx.x] * 64 * row_bytes);
+
+		for (int w = (int)threadIdx.x; w < 64 * row_bytes / 4; w += (int)blockDim.x)
+			hs_store_relaxed(to + w, coherence_word(values[blockIdx.x] + (unsigned)layer,
+							 (unsigned)(w % (row_bytes / 4))));
+	}
+}
+
+/* Carries a block table and does nothing. */
+KERNEL(coherence_blocks, const int *ids, const int *table, const int *lengths, int rows, int stride)
+{
+	(void)ids, (void)table, (void)lengths, (void)rows, (void)stride;
+}
+
 KERNEL(coherence_scribble, unsigned *dst, unsigned value, int bytes)
 {
 	for (int w = (int)threadIdx.x; w < bytes / 4; w += (int)blockDim.x)
@@ -66,5 +98,10 @@ KERNEL(coherence_scribble, unsigned *dst, unsigned value, int bytes)
 SOFT_KERNEL(coherence_write, unsigned char *, const long long *, const unsigned *, int, int)
 SOFT_KERNEL(coherence_attend, const struct coherence_attend_args)
 SOFT_KERNEL(coherence_keys, unsigned char *, const long long *, const unsigned *, int, int)
+SOFT_KERNEL(coherence_transfer, const unsigned long long *, const long long *, const unsigned *, int,
+	int, int)
+SOFT_KERNEL_NAMED(coherence_silent, "coherence_silent", const unsigned long long *, const long long *,
+	const unsigned *, int, int, int)
+SOFT_KERNEL(coherence_blocks, const int *, const int *, const int *, int, int)
 SOFT_KERNEL(coherence_scribble, unsigned *, unsigned, int)
 #endif

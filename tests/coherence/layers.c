@@ -62,8 +62,10 @@ static struct layout lay_out(const char *order, size_t blocks)
 			l.kv[i] = LAYERS * key + i * kv;
 			l.keys[i] = i * key;
 		} else {
-			l.kv[i] = (strcmp(order, "first") ? 0 : LAYERS * key * blocks) + i * kv * blocks;
-			l.keys[i] = (strcmp(order, "first") ? LAYERS * kv * blocks : 0) + i * key * blocks;
+			l.kv[i] = (strcmp(order, "first") ? 0 : LAYERS * key * blocks) +
+				  i * kv * blocks;
+			l.keys[i] = (strcmp(order, "first") ? LAYERS * kv * blocks : 0) +
+				    i * key * blocks;
 		}
 	}
 	if (!strcmp(order, "mixed"))
@@ -151,27 +153,31 @@ int main(int argc, char **argv)
 				CHECK(cuLaunchKernel(write_rows, TOKENS, 1, 1, 32, 1, 1, 0, stream,
 					row_params, NULL));
 				for (int i = 0; i < TOKENS; i++)
-					model[(size_t)layer * slots + (size_t)written[i]] = values[i];
+					model[(size_t)layer * slots + (size_t)written[i]] =
+						values[i];
 			}
 			for (int i = 0; i < K; i++)
-				list[i] = i < TOKENS ? (int32_t)written[i]
+				list[i] = i < TOKENS	? (int32_t)written[i]
 					  : i % 50 == 1 ? -1
-						       : (int32_t)below(i % 2 ? 400 : slots);
+							: (int32_t)below(i % 2 ? 400 : slots);
 			if (mixed) /* rows of its first block */
 				for (int i = 0; i < K; i++)
 					list[i] %= BLOCK;
 			CHECK(cuMemcpyHtoDAsync(list_d, list, sizeof(list), stream));
-			CHECK(cuLaunchKernel(attend_rows, 4, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+			CHECK(cuLaunchKernel(
+				attend_rows, 4, 1, 1, 32, 1, 1, 0, stream, params, NULL));
 			CHECK(cuMemcpyDtoHAsync(got, out_d, sizeof(got), stream));
 			CHECK(cuStreamSynchronize(stream));
 			for (int i = 0; i < K; i++, compared++) {
-				const uint64_t want = list[i] < 0 ? 0
-					: row_hash(model[(size_t)layer * slots + (size_t)list[i]]);
+				const uint64_t want =
+					list[i] < 0 ? 0
+						    : row_hash(model[(size_t)layer * slots +
+								     (size_t)list[i]]);
 
 				if (got[i] == want)
 					continue;
-				fprintf(stderr, "STALE in step %ld, layer %d, entry %d, slot %d\n", step,
-					layer, i, list[i]);
+				fprintf(stderr, "STALE in step %ld, layer %d, entry %d, slot %d\n",
+					step, layer, i, list[i]);
 				return 1;
 			}
 		}
@@ -180,7 +186,8 @@ int main(int argc, char **argv)
 	if (!mixed) {
 		uint32_t key;
 
-		CHECK(cuMemcpyDtoH(&key, backing + l.keys[LAYERS - 1] + (size_t)written[0] * KEY, 4));
+		CHECK(cuMemcpyDtoH(
+			&key, backing + l.keys[LAYERS - 1] + (size_t)written[0] * KEY, 4));
 		if (key != coherence_word(values[0] + 1, 0))
 			return 1;
 	}

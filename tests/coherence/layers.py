@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 def run(layout, **options):
     env = dict(os.environ, SOFTGPU_MEMORY_MIB="96", HISPARSE_WINDOW_MIB="3", HISPARSE_SLOTS="2048",
-               HISPARSE_HOST_GIB="0.25", HISPARSE_LOG="info", **options)
+               HISPARSE_LOG="info", **{"HISPARSE_HOST_GIB": "0.25", **options})
     done = subprocess.run([sys.argv[1], layout, str(BLOCKS), "40"], env=env, capture_output=True,
                           text=True, timeout=300)
     assert done.returncode == 0, f"{layout}: exit {done.returncode}\n{done.stdout}{done.stderr}"
@@ -39,6 +39,11 @@ for order in ("first", "last"):
         assert host <= most, (order, place, out)
         assert place == "auto" or host >= most - 3 * 4, (order, place, out)
         assert "taken for a writer" not in log, log
+
+# more than the host has, and more than the device has
+for order in ("first", "last"):
+    out, log = run(order, HISPARSE_PLACE="auto", HISPARSE_HOST_GIB="0.1")
+    assert "slots of 656 bytes, 2048 hot rows" in log, log
 
 out, log = run("mixed", HISPARSE_PLACE="auto")
 assert "hot rows" not in log, log

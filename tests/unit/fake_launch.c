@@ -332,6 +332,20 @@ struct hs_layer *hs_layer_find(
 	return fake.no_layer ? NULL : (struct hs_layer *)window;
 }
 
+void hs_cache_arrived(const struct hs_slots *list, uint32_t unit, const struct hs_site *site)
+{
+	(void)site;
+	fake.slots = *list;
+	fake_event("arrived x%u", unit);
+}
+
+void hs_cache_tabled(const struct hs_blocks *table, const struct hs_site *site)
+{
+	(void)site;
+	fake.blocks = *table;
+	fake_event("tabled");
+}
+
 void hs_layer_told(struct hs_layer *layer, uint64_t slots)
 {
 	(void)layer;

@@ -49,6 +49,7 @@ struct fake {
 	CUstreamCaptureMode mode; /* this thread's */
 	struct hs_list list;
 	struct hs_slots slots;
+	struct hs_blocks blocks;
 	CUdeviceptr base;
 	uint32_t row;
 	uint64_t told;

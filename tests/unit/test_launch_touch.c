@@ -284,6 +284,68 @@ static int setup(void **state)
 	return 0;
 }
 
+static const struct fake_kernel zero_blocks = {"_zero_kv_blocks_kernel", {8, 8, 4, 8, 8}, false};
+static const struct fake_kernel zero_strided = {
+	"_zero_kv_blocks_kernel", {8, 8, 8, 8, 8, 8}, false};
+static const struct fake_kernel zero_other = {"_zero_kv_blocks_kernel", {8, 8, 8, 8, 4}, false};
+static const struct fake_kernel hicache = {
+	"_ZN6sglang26hicache_transfer_all_layerIlLl656ELj1ELj2ELj1024ELb1EEEv19HicacheKernelParams",
+	{72}, true};
+static const struct fake_kernel convert = {
+	"_convert_req_index_to_global_index_kernel", {8, 8, 8, 8, 4, 4, 4, 8, 8}, false};
+
+/* Through tables of addresses in device memory: only slots are told. */
+static void transfers(void **state)
+{
+	uint64_t words[10] = {1, LIST, 5, LIST + 64, 0, 0, 0, 0, 9, 0};
+	void *params[] = {&words[0], &words[1], &words[2], &words[3], &words[4], &words[5]};
+	void *one[] = {words};
+
+	(void)state;
+	assert_int_equal(fake_launch(&zero_blocks, 500, params), CUDA_SUCCESS);
+	assert_string_equal(fake.events, "launch;arrived x64;");
+	assert_int_equal(fake.slots.slots, LIST);
+	assert_int_equal(fake.slots.count, 5);
+	assert_int_equal(fake.slots.width, 8);
+
+	fake_reset();
+	assert_int_equal(fake_launch(&zero_strided, 7, params), CUDA_SUCCESS);
+	assert_string_equal(fake.events, "launch;arrived x64;");
+	assert_int_equal(fake.slots.slots, LIST + 64);
+	assert_int_equal(fake.slots.count, 7);
+
+	/* a form that nobody has seen: everything goes */
+	fake_reset();
+	assert_int_equal(fake_launch(&zero_other, 7, params), CUDA_SUCCESS);
+	assert_string_equal(fake.events, "launch;arrived x1;");
+	assert_int_equal(fake.slots.slots, 0);
+
+	fake_reset();
+	words[2] = LIST + 128;
+	assert_int_equal(fake_launch(&hicache, 2, one), CUDA_SUCCESS);
+	assert_string_equal(fake.events, "launch;arrived x1;");
+	assert_int_equal(fake.slots.slots, LIST + 128);
+	assert_int_equal(fake.slots.count, 9);
+}
+
+static void tables(void **state)
+{
+	uint64_t words[9] = {LIST, LIST + 64, 2, 3, 40, 2048, 2048, 0, 0};
+	void *params[] = {&words[0], &words[1], &words[2], &words[3], &words[4], &words[5],
+		&words[6], &words[7], &words[8]};
+
+	(void)state;
+	assert_int_equal(fake_launch(&convert, 16, params), CUDA_SUCCESS);
+	assert_string_equal(fake.events, "tabled;launch;");
+	assert_int_equal(fake.blocks.blocks, LIST + 64);
+	assert_int_equal(fake.blocks.ids, LIST);
+	assert_int_equal(fake.blocks.lengths, 0);
+	assert_int_equal(fake.blocks.rows, 16);
+	assert_int_equal(fake.blocks.columns, 40);
+	assert_int_equal(fake.blocks.stride, 40);
+	assert_int_equal(fake.blocks.unit, 64);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -291,6 +353,8 @@ int main(void)
 		cmocka_unit_test_setup(a_writer_that_does_not_tell_its_row, setup),
 		cmocka_unit_test_setup(a_writer_of_many, setup),
 		cmocka_unit_test_setup(readers, setup),
+		cmocka_unit_test_setup(transfers, setup),
+		cmocka_unit_test_setup(tables, setup),
 		cmocka_unit_test_setup(fills, setup),
 		cmocka_unit_test_setup(unknown_kernels_are_taken_for_writers, setup),
 		cmocka_unit_test_setup(unknown_kernels_without_windows, setup),
