@@ -39,6 +39,10 @@ void hs_doctor_python(struct hs_findings *findings, const char *python);
 /* The library: found, and does the dynamic linker take it? */
 void hs_doctor_library(struct hs_findings *findings);
 
+/* A dry run of a program: what is recognised, what touches windows, what would
+ * move. It is told to end after so many seconds, 0: never. */
+void hs_doctor_program(struct hs_findings *findings, char **program, unsigned seconds);
+
 /* First value after `key` in a file of "key value" lines, or the file's first
  * number with key NULL; -1 if there is none. */
 long long hs_doctor_number(const char *root, const char *path, const char *key);

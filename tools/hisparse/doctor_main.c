@@ -4,12 +4,16 @@
 #include <string.h>
 #include "tools/hisparse/command.h"
 #include "tools/hisparse/doctor.h"
+#include "tools/hisparse/size.h"
 
-enum { KEY_PYTHON = 256, KEY_QUICK, KEY_ROOT, KEY_JSON };
+enum { KEY_PYTHON = 256, KEY_QUICK, KEY_ROOT, KEY_JSON, KEY_SECONDS };
 
 static const struct argp_option options[] = {
 	{"python", KEY_PYTHON, "PATH", 0, "the Python that runs the server; default python3", 0},
 	{"quick", KEY_QUICK, NULL, 0, "measure nothing", 0},
+	{"seconds", KEY_SECONDS, "N", 0,
+		"tell the program to end after so long; default: it ends by itself, or by Ctrl-C",
+		0},
 	{"root", KEY_ROOT, "DIR", OPTION_HIDDEN, "read /proc and /sys below DIR", 0},
 	{"json", KEY_JSON, NULL, 0, "print JSON", 0},
 	{0},
@@ -17,6 +21,8 @@ static const struct argp_option options[] = {
 
 struct ask {
 	const char *python, *root;
+	char **program; /* NULL-terminated, a part of argv, or NULL */
+	uint64_t seconds;
 	bool quick, json;
 };
 
@@ -37,8 +43,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_JSON:
 		ask->json = true;
 		return 0;
+	case KEY_SECONDS:
+		if (hs_size_count(&ask->seconds, arg) || ask->seconds > 86400)
+			argp_error(state, "--seconds=%s: a number up to 86400", arg);
+		return 0;
 	case ARGP_KEY_ARG:
-		argp_usage(state);
+		/* The rest is the program's. */
+		ask->program = state->argv + state->next - 1;
+		state->next = state->argc;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -81,22 +93,27 @@ static void print_text(const struct hs_findings *findings)
 
 int hs_doctor_main(int argc, char **argv)
 {
-	static const struct argp argp = {options, parse, NULL,
+	static const struct argp argp = {options, parse, "[-- PROGRAM [ARGUMENT…]]",
 		"Looks at this machine: driver, GPUs and their links, memory and its limits, the "
-		"library, the engine. Each finding says what to do.\v"
+		"library, the engine. Each finding says what to do. With a program: a dry run, "
+		"with "
+		"the library in front of it and everything left on the GPU, that lists what was "
+		"recognised, what touched the large allocations and what would have moved.\v"
 		"The status is 1 when something has to be acted on.",
 		NULL, NULL, NULL};
 	struct ask ask = {.python = "python3", .root = ""};
 	struct hs_findings findings = {0};
 	int status = HS_STATUS_OK;
 
-	if (argp_parse(&argp, argc, argv, 0, NULL, &ask))
+	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &ask))
 		return HS_STATUS_USAGE;
 	hs_doctor_gpus(&findings, ask.root, !ask.quick);
 	hs_doctor_memory(&findings, ask.root);
 	hs_doctor_limits(&findings, ask.root);
 	hs_doctor_library(&findings);
 	hs_doctor_python(&findings, ask.python);
+	if (ask.program)
+		hs_doctor_program(&findings, ask.program, (unsigned)ask.seconds);
 	for (size_t i = 0; i < findings.count; i++)
 		if (findings.list[i].level == HS_ACT)
 			status = HS_STATUS_FINDING;
