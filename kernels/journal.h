@@ -67,8 +67,7 @@ HS_SELDOM void journal_lists(const struct hs_resolve_args *a, uint64_t *shared)
 {
 	struct hs_journal *journal = &a->table->journal;
 	const uint32_t rows = a->outer * a->inner, lane = threadIdx.x & 31;
-	struct hs_journal_head head = {
-		0, HS_JOURNAL_LISTS, 0, a->layer, a->lane, rows, a->k, 0, 0};
+	struct hs_journal_head head = {0, HS_JOURNAL_LISTS, 0, a->layer, a->lane, rows, a->k, 0, 0};
 	uint64_t at;
 
 	if (rows > HS_JOURNAL_ROWS)
@@ -89,12 +88,11 @@ HS_SELDOM void journal_lists(const struct hs_resolve_args *a, uint64_t *shared)
 		return;
 	for (uint32_t row = threadIdx.x / 32; row < rows; row += HS_WARPS) {
 		const uint32_t i = row / a->inner, j = row - i * a->inner;
-		const int32_t *list = a->indices + (int64_t)i * a->outer_stride +
-				      (int64_t)j * a->inner_stride;
-		const uint32_t length =
-			!a->lengths || a->lengths[i] > (int64_t)a->k ? a->k :
-			a->lengths[i] < 0			      ? 0 :
-									(uint32_t)a->lengths[i];
+		const int32_t *list =
+			a->indices + (int64_t)i * a->outer_stride + (int64_t)j * a->inner_stride;
+		const uint32_t length = !a->lengths || a->lengths[i] > (int64_t)a->k ? a->k
+					: a->lengths[i] < 0			     ? 0
+							    : (uint32_t)a->lengths[i];
 
 		for (uint32_t n = lane; n < a->k; n += 32)
 			journal_put(journal, at + HEAD_WORDS + (uint64_t)row * a->k + n,

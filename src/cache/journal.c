@@ -58,8 +58,8 @@ static int make(struct hs_device *device, size_t words)
 {
 	const size_t bytes = HEAD_BYTES + words * sizeof(uint32_t);
 	struct hs_journal_ring *ring = calloc(1, sizeof(*ring));
-	void *memory = mmap(
-		NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *memory =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (!ring || memory == MAP_FAILED)
 		goto free_ring;

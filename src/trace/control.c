@@ -48,7 +48,8 @@ void hs_control_answer(bool done, const char *text)
 	if (fd < 0)
 		return;
 	n = snprintf(line, sizeof(line), "%s %.*s\n", done ? "done" : "failed", PATH_MAX, text);
-	if (n > 0 && (size_t)n < sizeof(line) && !ftruncate(fd, 0) && write(fd, line, (size_t)n) < 0)
+	if (n > 0 && (size_t)n < sizeof(line) && !ftruncate(fd, 0) &&
+		write(fd, line, (size_t)n) < 0)
 		n = 0; /* who asked gives up after a while */
 	close(fd);
 }

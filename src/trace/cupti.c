@@ -138,10 +138,10 @@ static int find_runtime(struct dl_phdr_info *info, size_t size, void *data)
  * toolkit or in the Python packages), else what the system has. */
 static void *open_library(void)
 {
-	static const char *const beside[] = {"%s/%s", "%s/../../cuda_cupti/lib/%s",
-		"%s/../extras/CUPTI/lib64/%s"};
-	static const char *const toolkit[] = {"%s", "/usr/local/cuda/lib64/%s",
-		"/usr/local/cuda/extras/CUPTI/lib64/%s"};
+	static const char *const beside[] = {
+		"%s/%s", "%s/../../cuda_cupti/lib/%s", "%s/../extras/CUPTI/lib64/%s"};
+	static const char *const toolkit[] = {
+		"%s", "/usr/local/cuda/lib64/%s", "/usr/local/cuda/extras/CUPTI/lib64/%s"};
 	static const char *const files[] = {"libcupti.so.13", "libcupti.so.12"};
 	char folder[PATH_MAX] = "", path[PATH_MAX + 64];
 	void *library = NULL;

@@ -146,8 +146,8 @@ static void chrome_head(FILE *file, const struct hs_trace_head *head)
 static void chrome_span(FILE *file, uint32_t device, uint64_t start, uint64_t end)
 {
 	fprintf(file,
-		",\"ph\":\"X\",\"pid\":%" PRIu32 ",\"ts\":%" PRIu64 ".%03" PRIu64 ",\"dur\":%" PRIu64
-		".%03" PRIu64,
+		",\"ph\":\"X\",\"pid\":%" PRIu32 ",\"ts\":%" PRIu64 ".%03" PRIu64
+		",\"dur\":%" PRIu64 ".%03" PRIu64,
 		device, start / 1000, start % 1000, (end - start) / 1000, (end - start) % 1000);
 }
 

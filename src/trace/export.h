@@ -29,8 +29,7 @@ struct hs_export;
 bool hs_export_knows(const char *path);
 
 /* Makes the file. -EINVAL: no form goes by this name. */
-int hs_export_create(
-	struct hs_export **out, const char *path, const struct hs_trace_head *head);
+int hs_export_create(struct hs_export **out, const char *path, const struct hs_trace_head *head);
 void hs_export_event(struct hs_export *export, const struct hs_trace_event *event);
 void hs_export_step(struct hs_export *export, const struct hs_trace_step *step);
 void hs_export_flush(struct hs_export *export);

@@ -104,8 +104,7 @@ static void write_packet(FILE *file, struct message *packet)
 	fwrite(packet->bytes, 1, packet->count, file);
 }
 
-static void write_track(
-	FILE *file, uint64_t uuid, uint64_t parent, const char *name, bool counter)
+static void write_track(FILE *file, uint64_t uuid, uint64_t parent, const char *name, bool counter)
 {
 	struct message packet = {.count = 0}, track = {.count = 0};
 
@@ -172,8 +171,8 @@ static void annotate_text(struct message *event, const char *name, const char *t
 	put_message(event, EVENT_ANNOTATION, &annotation);
 }
 
-static void write_event(FILE *file, uint64_t time, struct message *event, unsigned type,
-	uint64_t track)
+static void write_event(
+	FILE *file, uint64_t time, struct message *event, unsigned type, uint64_t track)
 {
 	struct message packet = {.count = 0};
 

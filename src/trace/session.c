@@ -70,8 +70,8 @@ static int claim(char path[PATH_MAX], const char *name, int *taken)
 			return 0;
 		}
 		close(fd);
-		n = snprintf(path, PATH_MAX, "%.*s.%d%s", (int)(dot - name), name, (int)getpid(),
-			dot);
+		n = snprintf(
+			path, PATH_MAX, "%.*s.%d%s", (int)(dot - name), name, (int)getpid(), dot);
 	}
 	return n < PATH_MAX ? -EBUSY : -ENAMETOOLONG;
 }
@@ -234,8 +234,7 @@ static void before_exit(void)
 static int start_trace(const char *name, char *line, size_t room)
 {
 	static bool registered;
-	struct hs_trace_head head = {
-		.pid = (int)getpid(), .version = HS_VERSION, .clock = "cupti"};
+	struct hs_trace_head head = {.pid = (int)getpid(), .version = HS_VERSION, .clock = "cupti"};
 	char why[160];
 	int error = -EINVAL;
 

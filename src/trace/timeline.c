@@ -9,9 +9,9 @@
 #define LAUNCHES_MOST 16384u /* told and not yet seen as kernels; a power of two */
 #define STREAMS 128u
 #define DEVICES 16u
-#define HELD 8u	     /* writers and the like that wait for their layer */
-#define KINDS 1024u  /* names whose kind is known; a power of two */
-#define DRIFT 10000  /* ns that the two clocks may part between launches */
+#define HELD 8u	    /* writers and the like that wait for their layer */
+#define KINDS 1024u /* names whose kind is known; a power of two */
+#define DRIFT 10000 /* ns that the two clocks may part between launches */
 
 struct launch {
 	uint64_t stamp;
@@ -166,8 +166,7 @@ void hs_timeline_launch(struct hs_timeline *timeline, uint32_t id,
 	const uint32_t layer = told->head.layer;
 	struct device *device = device_of(timeline, id);
 	struct launch launch = {told->head.stamp, layer, told->head.lane, told->head.number,
-		.hits = told->totals[HS_COUNT_HITS],
-		.misses = told->totals[HS_COUNT_MISSES],
+		.hits = told->totals[HS_COUNT_HITS], .misses = told->totals[HS_COUNT_MISSES],
 		.inplace = told->totals[HS_COUNT_INPLACE]};
 	const uint64_t *last;
 
@@ -254,8 +253,8 @@ static struct stream *stream_of(struct hs_timeline *timeline, const struct hs_cu
 	return stream;
 }
 
-static void tell_held(struct hs_timeline *timeline, struct stream *stream, int32_t layer,
-	uint64_t step)
+static void tell_held(
+	struct hs_timeline *timeline, struct stream *stream, int32_t layer, uint64_t step)
 {
 	for (unsigned i = 0; i < stream->count; i++) {
 		stream->held[i].layer = layer;
@@ -415,8 +414,7 @@ void hs_timeline_run(struct hs_timeline *timeline, uint64_t until)
 		if (!device)
 			continue;
 		for (; device->head != device->tail; device->head++)
-			tell_launch(timeline, device,
-				&device->queue[device->head % LAUNCHES_MOST]);
+			tell_launch(timeline, device, &device->queue[device->head % LAUNCHES_MOST]);
 		tell_step(timeline, device);
 		device->sum = (struct hs_trace_step){.device = i};
 	}

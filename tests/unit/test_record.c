@@ -36,7 +36,8 @@ static void take(CUdevice device, const struct hs_journal_head *record, void *da
 	told->last[lists] = record->number;
 	if (!lists) {
 		told->launches++;
-		memcpy(told->totals, ((const struct hs_journal_launch *)(const void *)record)->totals,
+		memcpy(told->totals,
+			((const struct hs_journal_launch *)(const void *)record)->totals,
 			sizeof(told->totals));
 		return;
 	}
@@ -229,7 +230,7 @@ static void test_replay(void **state)
 	struct hs_cache_counts counts;
 	struct hs_dsat trace;
 	int32_t entries[ROWS * K];
-	uint32_t hot = 256, slack = 0, free_rows;
+	uint32_t hot = 256;
 	uint64_t most, least;
 
 	(void)state;
@@ -245,9 +246,6 @@ static void test_replay(void **state)
 			entries[rows * K - 1] = -1;
 		attend(entries, rows, K);
 		hs_journal_read(0, take, &told);
-		free_rows = (uint32_t)rig_entry()->free - (uint32_t)(rig_entry()->free >> 32);
-		if (i > 50 && free_rows > slack)
-			slack = free_rows;
 	}
 	assert_int_equal(hs_record_close(told.record, 1), 0);
 	rig_counts(&counts);
@@ -259,8 +257,8 @@ static void test_replay(void **state)
 	assert_true(trace.k > K && trace.k <= ROWS * K);
 	assert_non_null(strstr(trace.note, "300 launches, 0 more"));
 	least = replayed(&trace, hot);
-	most = replayed(&trace, hot - slack);
-	assert_in_range(counts.misses + counts.inplace, least, most);
+	most = least + least / 50; /* ties may be broken the other way */
+	assert_in_range(counts.misses + counts.inplace, least - least / 50, most);
 	assert_true(least > 1000 && most < 2 * least && counts.inplace < counts.misses / 100);
 	hs_dsat_finish(&trace);
 }
@@ -307,9 +305,9 @@ static void test_steps(void **state)
 	static struct hs_step steps;
 	static const struct {
 		uint32_t lane, layer, step;
-	} launches[] = {{1, 0, 1}, {1, 1, 1}, {1, 2, 1}, {1, 0, 2}, {1, 2, 2},
-		{2, 0, 3}, {2, 1, 3}, {2, 2, 3}, {1, 0, 4}, {2, 0, 4}, {1, 1, 4}, {2, 1, 4},
-		{1, 0, 5}, {1, 5, 5}, {1, 5, 6}, {1, 5, 7}, {1, 0, 8}};
+	} launches[] = {{1, 0, 1}, {1, 1, 1}, {1, 2, 1}, {1, 0, 2}, {1, 2, 2}, {2, 0, 3}, {2, 1, 3},
+		{2, 2, 3}, {1, 0, 4}, {2, 0, 4}, {1, 1, 4}, {2, 1, 4}, {1, 0, 5}, {1, 5, 5},
+		{1, 5, 6}, {1, 5, 7}, {1, 0, 8}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(launches) / sizeof(launches[0]); i++)

@@ -19,12 +19,11 @@ void hs_kernel_each(void (*visit)(struct hs_kernel *kernel, void *data), void *d
 {
 	static const struct hs_profile attention = {.role = HS_ROLE_ATTENTION},
 				       writer = {.role = HS_ROLE_WRITER},
-				       combine = {.label = "some-combine",
-					       .role = HS_ROLE_READER};
-	struct hs_kernel kernels[] = {{.name = (char *)(uintptr_t)"attend", .profile = &attention},
-		{.name = (char *)(uintptr_t)"store", .profile = &writer},
-		{.name = (char *)(uintptr_t)"merge", .profile = &combine},
-		{.name = (char *)(uintptr_t)"other"}};
+				       combine = {.label = "some-combine", .role = HS_ROLE_READER};
+	struct hs_kernel kernels[] = {{.name = (char *)(uintptr_t) "attend", .profile = &attention},
+		{.name = (char *)(uintptr_t) "store", .profile = &writer},
+		{.name = (char *)(uintptr_t) "merge", .profile = &combine},
+		{.name = (char *)(uintptr_t) "other"}};
 
 	for (size_t i = 0; i < 4; i++)
 		visit(&kernels[i], data);
@@ -44,8 +43,10 @@ static uint64_t totals[HS_LAYERS][HS_COUNTS];
 
 static void begin(const char *end, bool timed)
 {
-	const struct hs_trace_head head = {.pid = 42, .version = "1.2.3",
-		.clock = timed ? "cupti" : "device", .why = timed ? NULL : "a \"reason\""};
+	const struct hs_trace_head head = {.pid = 42,
+		.version = "1.2.3",
+		.clock = timed ? "cupti" : "device",
+		.why = timed ? NULL : "a \"reason\""};
 	int fd;
 
 	snprintf(path, sizeof(path), "hs-trace-XXXXXX%s", end);
@@ -144,7 +145,8 @@ static void test_lines(void **state)
 	step(9000100000ull, 20);
 	hand_over();
 	text = end();
-	assert_line(text, "{\"type\":\"head\",\"version\":\"1.2.3\",\"pid\":42,\"clock\":\"cupti\"}\n");
+	assert_line(
+		text, "{\"type\":\"head\",\"version\":\"1.2.3\",\"pid\":42,\"clock\":\"cupti\"}\n");
 	assert_line(text,
 		"{\"type\":\"kernel\",\"kind\":\"swap-in\",\"device\":0,\"name\":\"hs_resolve\","
 		"\"stream\":7,\"start\":9000012000,\"end\":9000013000,\"layer\":1,\"step\":1,"
@@ -159,7 +161,8 @@ static void test_lines(void **state)
 		"\"stream\":7,\"start\":9000111100,\"end\":9000111200,\"layer\":1,\"step\":2,"
 		"\"graph\":9,\"node\":2}\n");
 	assert_line(text,
-		"{\"type\":\"step\",\"start\":9000002000,\"end\":9000013500,\"step\":1,\"device\":0,"
+		"{\"type\":\"step\",\"start\":9000002000,\"end\":9000013500,\"step\":1,\"device\":"
+		"0,"
 		"\"launches\":2,\"swap_in\":2000,\"attention\":400,\"stall\":3800,\"hits\":179,"
 		"\"misses\":21,\"inplace\":0,\"bytes\":13776}\n");
 	assert_line(text, "\"step\":2,\"device\":0,\"launches\":2");

@@ -101,8 +101,7 @@ static int ask_process(const struct ask *ask, int pid, const char *what)
 
 int hs_trace_main(int argc, char **argv)
 {
-	static const struct argp argp = {options, parse,
-		"[--] PROGRAM [ARGUMENT…]\nPID start|stop",
+	static const struct argp argp = {options, parse, "[--] PROGRAM [ARGUMENT…]\nPID start|stop",
 		"Writes when swap-in and attention kernels ran, layer by layer and step by step, "
 		"what they fetched and how long attention waited for it: of a program from its "
 		"start to its end, or of a running server.\v"
@@ -121,7 +120,8 @@ int hs_trace_main(int argc, char **argv)
 		for (int i = 2; i + 1 < ask.count; i += 2)
 			if (!strcmp(ask.rest[i], "-o") || !strcmp(ask.rest[i], "--output"))
 				ask.output = ask.rest[i + 1];
-		if (ask.count < 2 || (strcmp(ask.rest[1], "start") && strcmp(ask.rest[1], "stop"))) {
+		if (ask.count < 2 ||
+			(strcmp(ask.rest[1], "start") && strcmp(ask.rest[1], "stop"))) {
 			hs_complain("hisparse trace %ld start or stop?", pid);
 			return HS_STATUS_USAGE;
 		}
