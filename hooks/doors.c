@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 #include "hooks/hook.h"
+#include "hooks/nvml.h"
 #include "src/base/options.h"
 
 /*
@@ -48,7 +49,7 @@ static bool known(const char *name)
 }
 
 /*
- * Our dlsym comes here with names that begin like a driver entry. Not NULL: the
+ * Our dlsym comes here with names that begin like a driver entry or NVML's. Not NULL: the
  * answer. NULL: the real dlsym is to answer, called by the caller itself, for
  * which RTLD_NEXT and RTLD_DEFAULT mean something else than for us; there the
  * search order finds our exports where we are next. No heap, no environment.
@@ -60,10 +61,12 @@ HS_UNSANITIZED void *hs_dlsym_pick(void *handle, const char *name)
 	void *real, *ours = NULL;
 
 	if (!hs_dlsym_open() || handle == RTLD_NEXT || handle == RTLD_DEFAULT || hs_inside ||
-		!known(name))
+		!(known(name) || hs_nvml_knows(name)))
 		return NULL;
 	real = hs_dlsym_real(handle, name);
-	if (real && hs_driver_attach())
+	if (real && name[0] == 'n')
+		ours = hs_nvml_door(handle, name, real);
+	else if (real && hs_driver_attach())
 		ours = hs_door_find(real, name);
 	errno = saved;
 	return ours;
@@ -86,7 +89,7 @@ __asm__(".pushsection .text\n"
 	"	cmpq $0, hs_dlsym_real(%rip)\n"
 	"	je 1f\n"
 	"	cmpb $'c', (%rsi)\n"
-	"	jne 2f\n"
+	"	jne 3f\n"
 	"	cmpb $'u', 1(%rsi)\n"
 	"	jne 2f\n"
 	"	movzbl 2(%rsi), %eax\n"
@@ -109,6 +112,10 @@ __asm__(".pushsection .text\n"
 	"	testq %rax, %rax\n"
 	"	je 2f\n"
 	"	ret\n"
+	"3:	cmpb $'n', (%rsi)\n"
+	"	jne 2f\n"
+	"	cmpb $'v', 1(%rsi)\n"
+	"	je 1b\n"
 	"2:	jmp *hs_dlsym_real(%rip)\n"
 	"	.cfi_endproc\n"
 	".size dlsym, .-dlsym\n"
@@ -126,7 +133,7 @@ __asm__(".pushsection .text\n"
 	"	cbz x16, 1f\n"
 	"	ldrb w17, [x1]\n"
 	"	cmp w17, #'c'\n"
-	"	b.ne 2f\n"
+	"	b.ne 4f\n"
 	"	ldrb w17, [x1, #1]\n"
 	"	cmp w17, #'u'\n"
 	"	b.ne 2f\n"
@@ -153,6 +160,12 @@ __asm__(".pushsection .text\n"
 	"3:	adrp x16, hs_dlsym_real\n"
 	"	ldr x16, [x16, :lo12:hs_dlsym_real]\n"
 	"2:	br x16\n"
+	"4:	cmp w17, #'n'\n"
+	"	b.ne 2b\n"
+	"	ldrb w17, [x1, #1]\n"
+	"	cmp w17, #'v'\n"
+	"	b.eq 1b\n"
+	"	br x16\n"
 	"	.cfi_endproc\n"
 	".size dlsym, .-dlsym\n"
 	".popsection\n");
@@ -160,7 +173,7 @@ __asm__(".pushsection .text\n"
 HS_EXPORT __attribute__((optimize("O2"))) void *dlsym(
 	void *restrict handle, const char *restrict name)
 {
-	if (!hs_dlsym_real ||
+	if (!hs_dlsym_real || (name[0] == 'n' && name[1] == 'v') ||
 		(name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z')) {
 		void *ours = hs_dlsym_pick(handle, name);
 

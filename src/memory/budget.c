@@ -15,6 +15,7 @@
 #define SMALL_RESERVE ((size_t)32 << 20)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static CUdevice device;
 static size_t total;   /* of the device, under the cap */
 static size_t reserve; /* 0 while windows may not live on the host */
 static size_t pool;
@@ -43,7 +44,6 @@ static void measure(void)
 {
 	const struct hs_options *options = hs_options();
 	unsigned gpus = hs_pool_gpus("");
-	CUdevice device = 0;
 	int count = 1, maps = 0;
 
 	if (hs_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS)
@@ -185,9 +185,38 @@ static size_t story_total(void)
 	return hs_budget_active() ? story(total, pool) : total;
 }
 
+/* left: of the device, under the cap */
+static size_t tell(size_t left)
+{
+	size_t told = smaller(left, total), none = 0;
+
+	if (hs_budget_active() && !atomic_load(&kv_seen)) {
+		/* As if nothing of the reserve were used, which is ours to use. */
+		told = story(smaller(left + smaller(atomic_load(&own), reserve), total),
+			above(pool, hs_budget_used(HS_PLACE_HOST)));
+		if (!atomic_compare_exchange_strong(&first_told, &none, told))
+			told = smaller(told, none);
+	}
+	return told;
+}
+
+bool hs_memory_retell(CUdevice *of, uint64_t *free, uint64_t *all)
+{
+	ready();
+	if (!total || (!hs_budget_active() && hs_options()->gpu_bytes == HS_AUTO))
+		return false;
+	*of = device;
+	if (free)
+		*free = tell(smaller(*free,
+			above(hs_options()->gpu_bytes, hs_budget_used(HS_PLACE_DEVICE))));
+	if (all)
+		*all = story_total();
+	return true;
+}
+
 CUresult hs_memory_info(size_t *free, size_t *all)
 {
-	size_t left, told, none = 0;
+	size_t left;
 	CUresult result;
 
 	ready();
@@ -196,25 +225,18 @@ CUresult hs_memory_info(size_t *free, size_t *all)
 	result = device_left(&left);
 	if (result != CUDA_SUCCESS)
 		return result;
-	told = smaller(left, total);
-	if (hs_budget_active() && !atomic_load(&kv_seen)) {
-		/* As if nothing of the reserve were used, which is ours to use. */
-		told = story(smaller(left + smaller(atomic_load(&own), reserve), total),
-			above(pool, hs_budget_used(HS_PLACE_HOST)));
-		if (!atomic_compare_exchange_strong(&first_told, &none, told))
-			told = smaller(told, none);
-	}
+	left = tell(left);
 	if (free)
-		*free = told;
+		*free = left;
 	if (all)
 		*all = story_total();
 	return CUDA_SUCCESS;
 }
 
-CUresult hs_memory_total(size_t *bytes, CUdevice device)
+CUresult hs_memory_total(size_t *bytes, CUdevice which)
 {
 	size_t of_device = 0;
-	const CUresult result = hs_driver.cuDeviceTotalMem_v2(bytes ? &of_device : NULL, device);
+	const CUresult result = hs_driver.cuDeviceTotalMem_v2(bytes ? &of_device : NULL, which);
 
 	if (result != CUDA_SUCCESS)
 		return result;

@@ -13,6 +13,9 @@
  *	   quarter (at most 32 MiB) of a small one
  *	H  what is left of the host pool
  *
+ * Pool, reserve and story are those of one device, the first that is asked about:
+ * the engines run one process per GPU. Of others the driver's word is passed on.
+ *
  * Told while no KV window is seen: min((D - R) * (row + 132) / 136, D + H),
  * since a token costs 136 bytes a layer on the device (the indexer's 132 and
  * the map's 4) and its row in the pool. Never more than the first answer.
