@@ -17,7 +17,7 @@
  *	HS_PENDING(lane, HS_ROWS_MAX)  `lane` looks for a free hot row
  * An owner word of a hot row is
  *	slot >= 0               the row holds the slot iff the map says so too
- *	-1 (HS_NONE)            in the ring of free rows
+ *	-1 (HS_NONE)            the row was never used
  *	HS_ORPHAN(slot)         held the slot; nobody finds it any more
  */
 
@@ -65,23 +65,29 @@ enum hs_count {
 };
 
 #define HS_EVICT_BINS 512
-/* The stamp of a free row: far enough ahead that no scan takes it. */
-#define HS_STAMP_FREE(clock) ((clock) + 0x40000000u)
+#define HS_STAMP_NEVER 0xc0000000u /* of a row that was never used: older than any clock */
 
-/* The scan of a layer's hot rows that makes free rows: see kernels/evict.h. */
+/* An entry of the ring: a hot row and the key that it had when it was listed. */
+#define HS_RING(key, h) ((uint64_t)(key) << 32 | (h))
+
+/* The scan that lists the hot rows by age: see kernels/evict.h. */
 struct hs_evict {
-	uint32_t next;	/* slice to be taken */
-	uint32_t done;	/* slices that are through */
-	uint32_t again; /* scans that one launch may still add */
+	uint32_t next;	  /* ticket: slices to count, then slices to list */
+	uint32_t done;	  /* slices that were counted, then those that were listed */
+	uint32_t counted; /* all were: bins are where each key's rows begin */
+	uint32_t due;	  /* the next launch scans: all its blocks stay for it */
 	uint32_t now, guard;
-	uint64_t lanes;	     /* sum over the lanes in this layer when it began */
-	uint32_t tail;	     /* the ring's end when it began */
-	uint32_t taken;	     /* rows put behind it */
-	uint32_t want;	     /* rows that the next scan is to free; 0: none is due */
-	uint32_t cut, quota; /* rows with a key below cut go, and quota of those at cut */
-	uint32_t base, shift;
-	uint32_t newer;		      /* complement of the least key's distance from base */
-	uint32_t bins[HS_EVICT_BINS]; /* rows by (key - base) >> shift; the last takes all beyond */
+	uint32_t need;	  /* rows that the launch misses */
+	uint32_t ripe;	  /* rows listed that nobody protects */
+	uint32_t rounds;  /* that this scan may still take */
+	uint32_t base;	  /* no key is below it */
+	uint32_t from;	  /* keys in [from, from + HS_EVICT_BINS) are listed in this round */
+	uint32_t newer;	  /* complement of the least distance from `from` beyond those */
+	uint32_t tail;	  /* the ring's end when the scan began */
+	uint32_t listed;  /* rows behind it */
+	uint32_t pops;	  /* of the ring, after the last scan */
+	uint64_t claimed; /* misses until the last scan */
+	uint32_t bins[HS_EVICT_BINS];
 };
 
 /* One layer. The first part is written by the host at safe moments only. */
@@ -100,17 +106,17 @@ struct hs_entry {
 	int32_t *owner;		   /* [rows] */
 	uint32_t *stamp;	   /* [rows] clock of the last use */
 	uint32_t *born;		   /* [rows] clock of the fetch */
-	uint32_t *ring;		   /* [mask + 1] free hot rows */
+	uint64_t *ring;		   /* [mask + 1] HS_RING: rows to be evicted, oldest first */
 	uint64_t *counts;	   /* [HS_COUNTS] in mapped host memory; may be NULL */
 
 	/* Written by kernels; zero at start but for free. */
-	uint64_t free __attribute__((aligned(128))); /* pops << 32 | pushes, each modulo 2^32 */
+	/* The ring: pops << 32 | pushes, each modulo 2^32; pops may be beyond. */
+	uint64_t free __attribute__((aligned(128)));
 	uint32_t clock;				     /* launches that have finished looking up */
 	uint32_t epoch;				     /* range drops */
 	uint32_t recent;			     /* misses of a launch, decaying */
 	uint32_t evicting;			     /* a scan is under way */
 	uint32_t sort_from; /* list entries from which misses are fetched by address */
-	uint64_t before;    /* misses until the last launch */
 	uint64_t totals[HS_COUNTS] __attribute__((aligned(128)));
 	struct hs_evict evict __attribute__((aligned(128)));
 } __attribute__((aligned(128)));
@@ -122,8 +128,11 @@ struct hs_lane {
 	 * Rows of the layer with a stamp at or after step may be read by it. busy:
 	 * step is not known yet. */
 	uint64_t word;
+	uint64_t arrived; /* misses << 32 | blocks with some << 16 | blocks that looked up */
 	uint32_t early;	  /* complement of the earliest clock that a block saw */
-	uint32_t arrived; /* blocks that have finished looking up */
+	int32_t left;	  /* blocks with misses that have no rows yet; see resolve.cu */
+	/* What the last block to look up decided for all. */
+	uint32_t scan, sort;
 };
 
 #define HS_ORDER_BITS 14
@@ -190,6 +199,7 @@ struct hs_journal_launch {
 struct hs_table {
 	struct hs_entry entries[HS_LAYERS];
 	struct hs_lane lanes[HS_LANES + 1];
+	uint32_t top __attribute__((aligned(128))); /* lanes in use are below it */
 	struct hs_journal journal;
 	struct hs_order order;
 };
@@ -205,7 +215,8 @@ struct hs_prepare_args {
  * list that attention reads. Element (i, j, n) of both lists is at
  * i * outer_stride + j * inner_stride + n. A warp looks up `span` (1 to 32)
  * entries at once: tiles = ceil(k / span) of them make up a list row. Any grid
- * of HS_THREADS; more blocks than outer * inner * tiles / HS_WARPS only wait.
+ * of HS_THREADS, below 65,536 blocks; more than outer * inner * tiles / HS_WARPS
+ * only wait.
  * lengths: NULL or [outer], see struct hs_list.
  */
 struct hs_resolve_args {

@@ -100,19 +100,17 @@ HS_KERNEL(hs_prepare, struct hs_prepare_args)
 		entry->map[i] = HS_NONE;
 	for (uint32_t i = first; i < entry->rows; i += step) {
 		entry->owner[i] = HS_NONE;
-		entry->stamp[i] = HS_STAMP_FREE(0);
-		entry->born[i] = 0;
-		entry->ring[i] = i;
+		entry->stamp[i] = entry->born[i] = HS_STAMP_NEVER;
+		entry->ring[i] = HS_RING(HS_STAMP_NEVER, i);
 	}
-	for (uint32_t i = first; i < HS_EVICT_BINS; i += step)
-		entry->evict.bins[i] = 0;
 	if (first)
 		return;
-	entry->evict.next = 0x7fffffff; /* no slice to be had */
-	entry->evict.want = entry->evict.cut = entry->evict.base = entry->evict.shift = 0;
-	entry->evict.quota = 0;
+	entry->evict.next = 0x7fffffff; /* no ticket to be had */
+	entry->evict.base = HS_STAMP_NEVER;
+	entry->evict.pops = 0;
+	entry->evict.due = entry->order == HS_ORDER_ALL;
+	entry->evict.claimed = entry->totals[HS_COUNT_MISSES];
 	entry->free = entry->rows;
 	entry->sort_from = order_from(entry);
 	entry->clock = entry->epoch = entry->recent = entry->evicting = 0;
-	entry->before = entry->totals[HS_COUNT_MISSES] + entry->totals[HS_COUNT_INPLACE];
 }

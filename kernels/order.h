@@ -16,13 +16,13 @@
 
 #include "kernels/map.h"
 
-#define ORDER_GROUP 4 /* buckets that a warp takes at once */
-#define ORDER_GROUPS (HS_ORDER_BUCKETS / ORDER_GROUP)
-#define ORDER_PATIENCE 64
-/* One H200: random rows over up to 1 GiB run at the link's speed; from about 32
- * requests of 2,048 slots on there is something to sort. */
-#define ORDER_BYTES ((uint64_t)1 << 30)
-#define ORDER_FROM 65536u
+#define ORDER_ROWS 8u /* about so many a warp takes at once */
+#define ORDER_PATIENCE 512
+/* One H200: random rows over up to 1 GiB run at the link's speed, but layers take
+ * turns and each finds the TLB without its own. Below some 2,000 misses (an
+ * eighth of the list) latency counts for more. */
+#define ORDER_BYTES ((uint64_t)1 << 28)
+#define ORDER_FROM 16384u
 
 /* What a warp has to fetch. */
 struct resolve_misses {
@@ -59,7 +59,7 @@ HS_DEVICE bool order_add(struct hs_order *o, const struct hs_entry *entry, uint3
 	first = __shfl_sync(0xffffffffu, first, 0);
 	if (first >= HS_ORDER_NODES || first + count > HS_ORDER_NODES)
 		return false;
-	if (lane < count) {
+	if (lane < count && f->row[lane] != HS_ROWS_MAX) {
 		n = first + lane;
 		o->nodes[n].slot = f->slot[lane];
 		o->nodes[n].row = f->row[lane];
@@ -90,8 +90,19 @@ HS_DEVICE bool order_wait(struct hs_order *o, uint32_t lane_id)
 	return false;
 }
 
+/* Buckets that a warp takes at once: a power of two, 32 at most. */
+HS_DEVICE uint32_t order_each(const struct hs_order *o)
+{
+	const uint32_t count = hs_load_relaxed(&o->count) | 1;
+	uint32_t each = 1;
+
+	while (each < 32 && each * count < ORDER_ROWS / 2 * HS_ORDER_BUCKETS)
+		each *= 2;
+	return each;
+}
+
 /* One warp: the next group's chains, or false when all are taken. */
-HS_DEVICE bool order_take(struct hs_order *o, uint32_t *node)
+HS_DEVICE bool order_take(struct hs_order *o, uint32_t each, uint32_t *node)
 {
 	const uint32_t lane = threadIdx.x & 31;
 	uint32_t group = 0;
@@ -100,11 +111,12 @@ HS_DEVICE bool order_take(struct hs_order *o, uint32_t *node)
 		group = hs_atomic_add(&o->next, 1u);
 	group = __shfl_sync(0xffffffffu, group, 0);
 	*node = 0;
-	if (group >= ORDER_GROUPS)
+	if (group >= HS_ORDER_BUCKETS / each)
 		return false;
-	if (lane < ORDER_GROUP) {
-		*node = hs_load_relaxed(&o->heads[group * ORDER_GROUP + lane]);
-		hs_store_relaxed(&o->heads[group * ORDER_GROUP + lane], 0u);
+	if (lane < each) {
+		*node = hs_load_relaxed(&o->heads[group * each + lane]);
+		if (*node)
+			hs_store_relaxed(&o->heads[group * each + lane], 0u);
 	}
 	return true;
 }
@@ -128,12 +140,12 @@ HS_DEVICE uint32_t order_walk(struct hs_order *o, uint32_t *node, struct resolve
 }
 
 /* One warp, after `groups` groups: the last one leaves all as it was found. */
-HS_DEVICE void order_done(struct hs_order *o, uint32_t groups)
+HS_DEVICE void order_done(struct hs_order *o, uint32_t each, uint32_t groups)
 {
 	if ((threadIdx.x & 31) || !groups)
 		return;
 	hs_fence();
-	if (hs_atomic_add(&o->done, groups) + groups != ORDER_GROUPS)
+	if (hs_atomic_add(&o->done, groups) + groups != HS_ORDER_BUCKETS / each)
 		return;
 	hs_store_relaxed(&o->ready, 0u);
 	hs_store_relaxed(&o->count, 0u);

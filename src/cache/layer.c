@@ -131,8 +131,8 @@ static size_t lay_out(struct hs_entry *entry, CUdeviceptr start)
 	entry->owner = (int32_t *)(uintptr_t)(start + map);
 	entry->stamp = (uint32_t *)(uintptr_t)(start + map + word);
 	entry->born = (uint32_t *)(uintptr_t)(start + map + 2 * word);
-	entry->ring = (uint32_t *)(uintptr_t)(start + map + 3 * word);
-	return map + 3 * word + (entry->mask + 1) * sizeof(uint32_t);
+	entry->ring = (uint64_t *)(uintptr_t)(start + map + 3 * word);
+	return map + 3 * word + (entry->mask + 1) * sizeof(uint64_t);
 }
 
 static int write_entry(struct hs_layer *layer, struct hs_device *device, struct hs_entry *entry)
@@ -232,7 +232,7 @@ static uint32_t rows_for(const struct hs_layer *layer, unsigned starting)
 	if (rows == HS_AUTO) {
 		spare = hs_memory_reserve() / 2 / starting;
 		rows = slots * sizeof(int32_t) < spare ? (spare - slots * sizeof(int32_t)) /
-								 (layer->row + 5 * sizeof(uint32_t))
+								 (layer->row + 7 * sizeof(uint32_t))
 						       : 0;
 		rows = rows > AUTO_ROWS_MOST ? AUTO_ROWS_MOST : rows & ~(uint64_t)1023;
 		rows = rows < ROWS_LEAST ? ROWS_LEAST : rows;

@@ -52,6 +52,7 @@ struct soft_thread {
 extern struct soft_thread *soft_self;
 
 void soft_point(void);
+void soft_sleep(void);
 /* The block's shared memory: static, the same for every call of a kernel, and
  * dynamic (the launch's size). */
 void *soft_shared(size_t bytes);
@@ -146,7 +147,7 @@ static inline __attribute__((unused)) unsigned __fns(unsigned mask, unsigned bas
 #define __threadfence_block() soft_point()
 #define __threadfence() __threadfence_block()
 #define __threadfence_system() __threadfence_block()
-#define __nanosleep(ns) ((void)(ns), soft_point())
+#define __nanosleep(ns) ((void)(ns), soft_sleep())
 #define __ldg(p) (*(p))
 
 #define atomicAdd(p, v) (soft_point(), __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST))

@@ -96,6 +96,16 @@ void soft_point(void)
 	soft_fibre_leave();
 }
 
+/* It waits for another thread, maybe one of a block that is not there yet. */
+void soft_sleep(void)
+{
+	if (!soft_self)
+		return;
+	running()->block->grid->turns = PATIENCE + 1;
+	push(running());
+	soft_fibre_leave();
+}
+
 void *soft_shared(size_t bytes)
 {
 	struct block *block = running()->block;

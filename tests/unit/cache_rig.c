@@ -440,11 +440,9 @@ unsigned rig_faults(void)
 	unsigned char *state = calloc(entry->rows, 1);
 	unsigned faults = 0;
 
-	for (; (int32_t)(tail - head) > 0; head++) {
-		uint32_t h = entry->ring[head & entry->mask];
-
-		faults += h >= entry->rows || state[h]++ || entry->owner[h] != HS_NONE;
-	}
+	for (; (int32_t)(tail - head) > 0; head++)
+		faults += (uint32_t)entry->ring[head & entry->mask] >= entry->rows;
+	faults += entry->evicting != 0;
 	for (uint32_t slot = 0; slot < entry->slots; slot++) {
 		int32_t h = entry->map[slot];
 
@@ -453,9 +451,11 @@ unsigned rig_faults(void)
 		faults += h < 0 || (uint32_t)h >= entry->rows || state[h]++ ||
 			  entry->owner[h] != (int32_t)slot;
 	}
-	/* What is neither free nor found must be an orphan, or it is lost. */
+	/* What is not found must be an orphan, or was never used. */
 	for (uint32_t h = 0; h < entry->rows; h++)
-		faults += !state[h] && entry->owner[h] >= HS_NONE;
+		faults += !state[h] && entry->owner[h] > HS_NONE;
+	for (uint32_t n = 0; n < HS_LANES; n++)
+		faults += ((const struct hs_table *)entry)->lanes[n].left != 0; /* layer 0 */
 	free(state);
 	return faults;
 }

@@ -72,8 +72,8 @@ struct hs_entry *rig_entry(void);
 int32_t rig_map(uint32_t slot);
 void rig_counts(struct hs_cache_counts *counts);
 
-/* Counts what must never be: two rows of one slot, a map word without its
- * row, rows both free and in use, rows lost. */
+/* Counts what must never be, with nothing in flight: two rows of one slot, a map
+ * word without its row, a ring that names no rows, a scan left open. */
 unsigned rig_faults(void);
 
 /* Each case in a process of its own, or the one named. */
