@@ -5,8 +5,12 @@
 #include <string.h>
 #include "src/base/options.h"
 
-/* Where the library reserves hot areas, too: above every window. */
+/* Where the library reserves hot areas, too: above every window. Driver 580.159
+ * takes a hint that is a multiple of 32 MiB, for sizes that are. */
 #define HOT_ABOVE (UINT64_C(768) << 30)
+#define HOT_STEP (UINT64_C(64) << 30)
+#define HOT_TRIES 8
+#define HOT_ROUND (UINT64_C(32) << 20)
 
 struct hot {
 	CUdeviceptr base, start; /* of the layer; of its first hot row */
@@ -171,6 +175,29 @@ void hs_memory_disown(CUdeviceptr ptr)
 	(void)ptr;
 }
 
+/* Whether base + index * row reaches all of it with an int32. */
+static bool addressable(const struct hot *hot, uint32_t row)
+{
+	return hot->reserved > hot->base &&
+	       (hot->reserved - hot->base + hot->mapped) / row < INT32_MAX;
+}
+
+/* The driver may answer another address than the hint. */
+static int reserve(struct hot *hot, uint32_t row)
+{
+	CUdeviceptr hint = (hot->base + HOT_ABOVE + HOT_ROUND - 1) & ~(HOT_ROUND - 1);
+
+	for (unsigned i = 0; i < HOT_TRIES; i++, hint += HOT_STEP) {
+		if (hs_driver.cuMemAddressReserve(&hot->reserved, hot->mapped, 0, hint, 0) !=
+			CUDA_SUCCESS)
+			continue;
+		if (addressable(hot, row))
+			return 0;
+		hs_driver.cuMemAddressFree(hot->reserved, hot->mapped);
+	}
+	return -ERANGE;
+}
+
 static int map(struct hot *hot, CUdevice device)
 {
 	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -178,11 +205,8 @@ static int map(struct hot *hot, CUdevice device)
 	CUmemAccessDesc access = {
 		.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
-	if (hs_driver.cuMemAddressReserve(
-		    &hot->reserved, hot->mapped, 0, hot->base + HOT_ABOVE, 0) != CUDA_SUCCESS)
-		return -ENOMEM;
 	if (hs_driver.cuMemCreate(&hot->handle, hot->mapped, &prop, 0) != CUDA_SUCCESS)
-		goto unreserve;
+		return -ENOMEM;
 	if (hs_driver.cuMemMap(hot->reserved, hot->mapped, 0, hot->handle, 0) != CUDA_SUCCESS)
 		goto release;
 	if (hs_driver.cuMemSetAccess(hot->reserved, hot->mapped, &access, 1) != CUDA_SUCCESS)
@@ -192,8 +216,6 @@ unmap:
 	hs_driver.cuMemUnmap(hot->reserved, hot->mapped);
 release:
 	hs_driver.cuMemRelease(hot->handle);
-unreserve:
-	hs_driver.cuMemAddressFree(hot->reserved, hot->mapped);
 	return -ENOMEM;
 }
 
@@ -201,7 +223,6 @@ int hs_memory_hot(CUdeviceptr *out, CUdeviceptr base, uint32_t row, size_t bytes
 {
 	struct hot *hot = bench.hots;
 	CUdevice device;
-	uint64_t past;
 	int error;
 
 	while (hot < bench.hots + HS_BENCH_WINDOWS && hot->start)
@@ -212,22 +233,21 @@ int hs_memory_hot(CUdeviceptr *out, CUdeviceptr base, uint32_t row, size_t bytes
 		return -EIO;
 	hot->base = base;
 	hot->bytes = bytes;
-	hot->mapped = (bytes + row + HS_GRANULE - 1) & ~(HS_GRANULE - 1);
+	hot->mapped = (bytes + row + HOT_ROUND - 1) & ~(HOT_ROUND - 1);
+	error = reserve(hot, row);
+	if (error)
+		goto forget;
 	error = map(hot, device);
-	if (error) {
-		memset(hot, 0, sizeof(*hot));
-		return error;
-	}
-	/* The driver may answer another address than the hint, also below base. */
-	past = hot->reserved > base ? (hot->reserved - base) % row : 0;
-	if (hot->reserved <= base || (hot->reserved - base) / row + bytes / row > INT32_MAX - 1u) {
-		hot->start = hot->reserved;
-		hs_memory_cold(hot->start);
-		return -ERANGE;
-	}
-	hot->start = hot->reserved + (past ? row - past : 0);
+	if (error)
+		goto unreserve;
+	hot->start = base + (hot->reserved - base + row - 1) / row * row;
 	*out = hot->start;
 	return 0;
+unreserve:
+	hs_driver.cuMemAddressFree(hot->reserved, hot->mapped);
+forget:
+	memset(hot, 0, sizeof(*hot));
+	return error;
 }
 
 void hs_memory_cold(CUdeviceptr start)
