@@ -217,6 +217,10 @@ static bool part_back(struct hs_holding *h)
 
 	if (!strays)
 		return true;
+	/* Memory that is not the driver's stays in one piece: all of it to the
+	 * device, and its rows out again if need be. */
+	if (h->apart)
+		return move_back(h);
 	if (!hs_budget_room(strays))
 		hs_range_out(h, strays, &moved);
 	return hs_range_home(h) == CUDA_SUCCESS;

@@ -237,6 +237,8 @@ size_t hs_range_strays(struct hs_holding *h)
 	if (!layout.fixed || h->layers != before ||
 		atomic_load(&h->window.place) != HS_PLACE_HOST || (!h->ranges && !layered))
 		return 0;
+	if (h->apart)
+		return h->rest.bytes;
 	if (!turn(h))
 		return 0;
 	return sum(h, HS_PLACE_HOST, false);
