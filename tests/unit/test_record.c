@@ -230,7 +230,7 @@ static void test_replay(void **state)
 	struct hs_cache_counts counts;
 	struct hs_dsat trace;
 	int32_t entries[ROWS * K];
-	uint32_t hot = 256, slack = 0, free_rows;
+	uint32_t hot = 256;
 	uint64_t most, least;
 
 	(void)state;
@@ -246,9 +246,6 @@ static void test_replay(void **state)
 			entries[rows * K - 1] = -1;
 		attend(entries, rows, K);
 		hs_journal_read(0, take, &told);
-		free_rows = (uint32_t)rig_entry()->free - (uint32_t)(rig_entry()->free >> 32);
-		if (i > 50 && free_rows > slack)
-			slack = free_rows;
 	}
 	assert_int_equal(hs_record_close(told.record, 1), 0);
 	rig_counts(&counts);
@@ -260,8 +257,8 @@ static void test_replay(void **state)
 	assert_true(trace.k > K && trace.k <= ROWS * K);
 	assert_non_null(strstr(trace.note, "300 launches, 0 more"));
 	least = replayed(&trace, hot);
-	most = replayed(&trace, hot - slack);
-	assert_in_range(counts.misses + counts.inplace, least, most);
+	most = least + least / 50; /* ties may be broken the other way */
+	assert_in_range(counts.misses + counts.inplace, least - least / 50, most);
 	assert_true(least > 1000 && most < 2 * least && counts.inplace < counts.misses / 100);
 	hs_dsat_finish(&trace);
 }
