@@ -42,12 +42,12 @@ class Case(unittest.TestCase):
         self.path = pathlib.Path(folder.name)
         (self.path / "tmp").mkdir()
 
-    def go(self, *arguments, memory=96, **more):
+    def go(self, *arguments, memory=96, preexec_fn=None, **more):
         kept = {k: v for k, v in os.environ.items()
                 if not k.startswith(("HISPARSE_", "LD_PRELOAD"))}
         return subprocess.run(
             [COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False,
-            timeout=120, env=dict(kept, LD_LIBRARY_PATH=os.path.dirname(SOFTGPU),
+            timeout=120, preexec_fn=preexec_fn, env=dict(kept, LD_LIBRARY_PATH=os.path.dirname(SOFTGPU),
                                   SOFTGPU_MEMORY_MIB=str(memory), HISPARSE_WINDOW_MIB="4",
                                   TMPDIR=str(self.path / "tmp"), **more))
 
@@ -57,7 +57,11 @@ class Case(unittest.TestCase):
 
 class Run(Case):
     def test_summary(self):
-        done = self.go("run", "--slots", 2048, "--library", LIBRARY, "--", *SERVER)
+        # On one processor, so that it runs for a while: counters come once a second.
+        cpu = min(os.sched_getaffinity(0))
+        long = [*SERVER, "--tokens", 24]
+        done = self.go("run", "--slots", 2048, "--library", LIBRARY, "--", *long,
+                       preexec_fn=lambda: os.sched_setaffinity(0, {cpu}))
         self.assertEqual(done.returncode, 0, done.stderr)
         found = re.findall(r"^hisparse: KV cache: 4 windows, ([\d.]+) GiB on the device, "
                            r"([\d.]+) GiB on the host \(pool ([\d.]+) GiB\); (\d) of 2 layers "
@@ -70,10 +74,16 @@ class Run(Case):
         self.assertGreater(int(found[0][4].replace(",", "")), 40 * 3000)
 
     def test_all_on_the_device(self):
-        done = self.go("run", "--place", "device", "--library", LIBRARY, "--", *SERVER, memory=960)
-        self.assertRegex(done.stderr, r"^hisparse: KV cache: 4 windows, 0.\d\d GiB on the device, "
-                         r"0.00 GiB on the host .*; 2 layers, all on the device: nothing is "
-                         r"swapped\n$")
+        script = COUNTERS + series(device=3 << 30, windows=4, hot=0)
+        done = self.go("run", "--library", PROBE, "--", "sh", "-c", script)
+        self.assertEqual(done.stderr, "hisparse: KV cache: 4 windows, 3.00 GiB on the device, "
+                         "0.00 GiB on the host (pool 0.00 GiB); 1 layers, all on the device: "
+                         "nothing is swapped\n")
+
+    def test_memory_is_freed_before_the_end(self):
+        script = COUNTERS + series(host=1 << 30, windows=1, hot=9, slots=99) + "sleep 1\n" + COUNTERS
+        done = self.go("run", "--library", PROBE, "--", "sh", "-c", script)
+        self.assertIn("KV cache: 1 windows, 0.00 GiB on the device, 1.00 GiB", done.stderr)
 
     def test_quiet(self):
         for more in (["--quiet"], ["--disable"]):
@@ -105,7 +115,7 @@ class Run(Case):
                 env=dict(os.environ, TMPDIR=str(self.path / "tmp"))) as child:
             line = child.stderr.readline()
             self.assertIsNone(child.poll())
-            time.sleep(1.2)
+            time.sleep(0.6)
             self.assertEqual(child.communicate("stop\n")[1], "")
         self.assertEqual(
             line, "hisparse: KV cache: 2 windows, 0.00 GiB on the device, 3.00 GiB on the host "

@@ -157,13 +157,13 @@ static void show(const struct ask *ask)
  * reach the child by themselves. */
 static int wait_for(pid_t child, const sigset_t *signals, struct hs_summary *summary)
 {
-	static const struct timespec second = {.tv_sec = 1};
+	static const struct timespec look = {.tv_nsec = HS_SUMMARY_MS * 1000000};
 	siginfo_t info;
 	int status;
 
 	for (;;) {
 		int signal = summary->said ? sigwaitinfo(signals, &info)
-					   : sigtimedwait(signals, &info, &second);
+					   : sigtimedwait(signals, &info, &look);
 
 		if (signal < 0) {
 			hs_summary_look(summary, child, false);

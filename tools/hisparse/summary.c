@@ -14,6 +14,7 @@
 #include "tools/hisparse/size.h"
 
 #define GIB 1073741824.
+#define SETTLED 12 /* looks without a change: the first steps of a server are slow */
 
 static double now(void)
 {
@@ -185,11 +186,13 @@ void hs_summary_look(struct hs_summary *summary, pid_t program, bool ended)
 		if (!hs_top_read(sample, &summary->sources[i]) && sample->at >= summary->began)
 			hs_summary_add(&facts, sample);
 	free(sample);
-	if (facts.processes) {
+	/* A program frees its memory before it ends: the last that it had counts. */
+	if (facts.windows) {
 		bool same = !memcmp(&facts, &summary->facts, sizeof(facts));
 
+		summary->same = same ? summary->same + 1 : 0;
 		summary->facts = facts;
-		if (same && facts.windows && facts.layers)
+		if (summary->same == SETTLED && facts.layers)
 			say(summary);
 	}
 	if (ended && !summary->said)

@@ -13,6 +13,8 @@
 #include <sys/types.h>
 #include "tools/hisparse/top.h"
 
+#define HS_SUMMARY_MS 250
+
 /* What the processes have, added up. */
 struct hs_summary_facts {
 	unsigned processes;
@@ -28,6 +30,7 @@ struct hs_summary {
 	struct hs_top_source sources[HS_TOP_SOURCES];
 	size_t count;
 	struct hs_summary_facts facts;
+	unsigned same; /* looks since they changed */
 	bool said;
 };
 
@@ -35,7 +38,7 @@ struct hs_summary {
  * Returns 0 or a negative errno; there is no summary then. */
 int hs_summary_begin(struct hs_summary *summary);
 
-/* While it runs, about once a second, and when it has ended. */
+/* While it runs, every HS_SUMMARY_MS, and when it has ended. */
 void hs_summary_look(struct hs_summary *summary, pid_t program, bool ended);
 
 /* Takes the counters away, unless a process that outlives the program writes them. */
