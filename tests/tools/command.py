@@ -337,6 +337,17 @@ class Doctor(Case):
                    LD_LIBRARY_PATH=os.path.dirname(SOFTGPU))
         self.assertRegex(done.stdout, r"(?m)^\w+ +copy +GPU 0: \d+\.\d GB/s from pinned memory$")
 
+    def test_measures_the_gather(self):
+        arguments = ["doctor", "--root", self.root, "--python", self.python]
+        folder = os.path.dirname(SOFTGPU)
+        gather = pathlib.Path(PROBE).with_name("libhisparse_gather.so")
+        done = run(*arguments, LD_LIBRARY_PATH=folder, LD_PRELOAD=gather)
+        self.assertRegex(done.stdout, r"(?m)^\w+ +gather +GPU 0: rows of 656 bytes at \d+\.\d GB/s "
+                         r"from pinned memory$")
+        done = run(*arguments, LD_LIBRARY_PATH=folder)
+        self.assertRegex(done.stdout, r"(?m)^note +gather +GPU 0: no gather of rows")
+        self.assertNotIn("gather", run(*arguments, "--quick", LD_LIBRARY_PATH=folder).stdout)
+
     def test_what_needs_attention(self):
         self.put("proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n")
         self.put("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n")

@@ -3,11 +3,15 @@
 #include <ctype.h>
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include "tools/bench/swapin_abi.h"
 #include "tools/hisparse/doctor.h"
 #include "tools/hisparse/place.h"
+
+extern const unsigned char swapin_image[]; /* tools/bench/swapin.cu */
 
 /* The entries that are needed, by the names that cuda.h gives them. */
 #define ENTRIES(X)                                                                                 \
@@ -24,6 +28,10 @@
 	X(cuCtxSynchronize)                                                                        \
 	X(cuMemAlloc)                                                                              \
 	X(cuMemFree)                                                                               \
+	X(cuModuleLoadData)                                                                        \
+	X(cuModuleUnload)                                                                          \
+	X(cuModuleGetFunction)                                                                     \
+	X(cuLaunchKernel)                                                                          \
 	X(cuMemHostAlloc)                                                                          \
 	X(cuMemFreeHost)                                                                           \
 	X(cuMemcpyHtoD)
@@ -48,6 +56,14 @@ static const char *load(void *library)
 	return NULL;
 }
 
+static double seconds_since(const struct timespec *start)
+{
+	struct timespec end;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	return (double)(end.tv_sec - start->tv_sec) + (double)(end.tv_nsec - start->tv_nsec) * 1e-9;
+}
+
 /* The best of a few copies from pinned memory, in GB/s; 0 if it cannot be told. */
 static double copy_rate(CUdevice device)
 {
@@ -64,15 +80,13 @@ static double copy_rate(CUdevice device)
 		driver.p_cuMemAlloc(&to, bytes))
 		goto out;
 	for (int turn = 0; turn < 5; turn++) {
-		struct timespec start, end;
+		struct timespec start;
 		double seconds;
 
 		clock_gettime(CLOCK_MONOTONIC, &start);
 		if (driver.p_cuMemcpyHtoD(to, from, bytes) || driver.p_cuCtxSynchronize())
 			goto out;
-		clock_gettime(CLOCK_MONOTONIC, &end);
-		seconds = (double)(end.tv_sec - start.tv_sec) +
-			  (double)(end.tv_nsec - start.tv_nsec) * 1e-9;
+		seconds = seconds_since(&start);
 		if (seconds > 0 && (double)bytes / seconds / 1e9 > best)
 			best = (double)bytes / seconds / 1e9;
 	}
@@ -81,6 +95,70 @@ out:
 		driver.p_cuMemFree(to);
 	if (from)
 		driver.p_cuMemFreeHost(from);
+	driver.p_cuDevicePrimaryCtxRelease(device);
+	return best;
+}
+
+/* Random rows of a pool that the GPU's TLB covers; beyond about a GiB it pays
+ * for pages, too, and the library fetches in the order of addresses. */
+enum { ROW = 656, ROWS = 65536, POOL_ROWS = (512 << 20) / ROW, BLOCKS = 66, TURNS = 5 };
+
+/* What a gather of KV rows from pinned memory gives, in GB/s; 0 if it cannot be told. */
+static double gather_rate(CUdevice device)
+{
+	const size_t lists = (ROWS + 1) * sizeof(int32_t);
+	struct hs_swapin_gather_args args = {.row = ROW};
+	void *pool = NULL, *list = NULL, *params[] = {&args};
+	CUmodule module = NULL;
+	CUdeviceptr out = 0;
+	CUfunction gather;
+	CUcontext context;
+	uint32_t random = 1;
+	double best = 0;
+
+	if (driver.p_cuDevicePrimaryCtxRetain(&context, device))
+		return 0;
+	if (driver.p_cuCtxSetCurrent(context) || driver.p_cuModuleLoadData(&module, swapin_image) ||
+		driver.p_cuModuleGetFunction(&gather, module, "hs_swapin_gather") ||
+		driver.p_cuMemHostAlloc(&pool, (size_t)POOL_ROWS * ROW, CU_MEMHOSTALLOC_PORTABLE) ||
+		driver.p_cuMemHostAlloc(&list, lists, CU_MEMHOSTALLOC_PORTABLE) ||
+		driver.p_cuMemAlloc(&out, lists + (size_t)ROWS * ROW))
+		goto out;
+	/* The number of rows, then their slots; on the device the rows come first. */
+	((uint32_t *)list)[0] = ROWS;
+	for (int i = 1; i <= ROWS; i++) {
+		random = random * 1664525 + 1013904223;
+		((int32_t *)list)[i] = (int32_t)(((uint64_t)random * POOL_ROWS) >> 32);
+	}
+	args.window = pool;
+	args.out = (void *)(uintptr_t)out;
+	args.count = (const uint32_t *)(uintptr_t)(out + (size_t)ROWS * ROW);
+	args.slots = (const int32_t *)args.count + 1;
+	if (driver.p_cuMemcpyHtoD((CUdeviceptr)(uintptr_t)args.count, list, lists))
+		goto out;
+	for (int turn = 0; turn < TURNS; turn++) {
+		struct timespec start;
+		double rate;
+
+		clock_gettime(CLOCK_MONOTONIC, &start);
+		if (driver.p_cuLaunchKernel(
+			    gather, BLOCKS, 1, 1, 1024, 1, 1, 0, NULL, params, NULL) ||
+			driver.p_cuCtxSynchronize()) {
+			best = 0;
+			goto out;
+		}
+		rate = (double)ROWS * ROW / seconds_since(&start) / 1e9;
+		best = rate > best ? rate : best;
+	}
+out:
+	if (out)
+		driver.p_cuMemFree(out);
+	if (list)
+		driver.p_cuMemFreeHost(list);
+	if (pool)
+		driver.p_cuMemFreeHost(pool);
+	if (module)
+		driver.p_cuModuleUnload(module);
 	driver.p_cuDevicePrimaryCtxRelease(device);
 	return best;
 }
@@ -154,6 +232,18 @@ static void report_gpu(
 				    "link, other users of it, and the NUMA node"
 				  : NULL,
 			"GPU %d: %.1f GB/s from pinned memory", index, rate);
+	rate = gather_rate(device);
+	if (rate > 0)
+		hs_find(findings, rate < 30 ? HS_ACT : HS_FINE, "gather",
+			rate < 30 ? "an H200 on PCIe 5 gives 45: misses will cost that much more; "
+				    "look at what the copy needs, and at who else uses the GPU"
+				  : NULL,
+			"GPU %d: rows of %d bytes at %.1f GB/s from pinned memory", index, ROW,
+			rate);
+	else
+		hs_find(findings, HS_NOTE, "gather",
+			"it needs 512 MiB that can be pinned, and a GPU of sm_75 or later",
+			"GPU %d: no gather of rows from pinned memory", index);
 }
 
 void hs_doctor_gpus(struct hs_findings *findings, const char *root, bool measure)
