@@ -112,7 +112,10 @@ HS_DEVICE bool evict_row(struct hs_entry *entry, const struct evict_lanes *l, ui
 		stamp = hs_load_relaxed(&entry->stamp[h]);
 	}
 	owner = hs_load_relaxed(&entry->owner[h]);
-	if (evict_protected(l, stamp) || hs_atomic_cas(&entry->stamp[h], stamp, clock) != stamp)
+	if (evict_protected(l, stamp))
+		return false;
+	/* Used, or taken by another miss, since it was listed. */
+	if (hs_atomic_cas(&entry->stamp[h], stamp, clock) != stamp && !HS_PLANTED(HS_PLANT_TWICE))
 		return false;
 	*slot = owner < HS_NONE ? HS_ORPHAN(owner) : owner;
 	if (owner == HS_NONE)

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KERNELS_FETCH_H
+#define KERNELS_FETCH_H
+
+/*
+ * A warp brings its rows from the window to their hot rows, 16 bytes a thread
+ * and load, so many loads at once that they wait for the link only once. Loading
+ * needs no hot row yet: it may begin while one is looked for.
+ */
+
+#include "kernels/order.h"
+
+#define LOADS 8 /* 16-byte loads that a thread has in flight */
+
+/* 16 bytes for each of a thread's loads, of the rows from unit `start` on. */
+HS_DEVICE void resolve_load(const struct hs_entry *entry, const struct resolve_misses *f,
+	uint32_t count, uint32_t start, hs_u128 *v)
+{
+	const uint32_t units = entry->row / 16, total = count * units;
+	const uint64_t inverse = (0xffffffffu / units) + (uint64_t)1;
+
+	HS_UNROLL
+	for (uint32_t i = 0; i < LOADS; i++) {
+		const uint32_t n = start + 32 * i + (threadIdx.x & 31);
+		/* n / units: exact while n * units < 2^32 */
+		const uint32_t r = (uint32_t)(n * inverse >> 32);
+
+		if (n < total && f->row[r] != HS_ROWS_MAX)
+			v[i] = hs_load16_stream(entry->base + (uint64_t)f->slot[r] * entry->row +
+						(uint64_t)(n - r * units) * 16);
+	}
+}
+
+HS_DEVICE void resolve_store(const struct hs_entry *entry, const struct resolve_misses *f,
+	uint32_t count, uint32_t start, const hs_u128 *v)
+{
+	const uint32_t units = entry->row / 16, total = count * units;
+	const uint64_t inverse = (0xffffffffu / units) + (uint64_t)1;
+
+	HS_UNROLL
+	for (uint32_t i = 0; i < LOADS; i++) {
+		const uint32_t n = start + 32 * i + (threadIdx.x & 31);
+		const uint32_t r = (uint32_t)(n * inverse >> 32);
+
+		if (n < total && f->row[r] != HS_ROWS_MAX)
+			hs_store16(entry->hot + (uint64_t)f->row[r] * entry->row +
+					   (uint64_t)(n - r * units) * 16,
+				v[i]);
+	}
+}
+
+/* The warp's rows are there: ready for other lanes. */
+HS_DEVICE void resolve_ready(const struct hs_resolve_args *a, struct hs_entry *entry,
+	const struct resolve_misses *f, uint32_t count, uint32_t epoch)
+{
+	const uint32_t lane = threadIdx.x & 31;
+
+	__syncwarp();
+	hs_fence();
+	if (lane < count && f->row[lane] != HS_ROWS_MAX) {
+		const int32_t slot = f->slot[lane], h = (int32_t)f->row[lane];
+		const int32_t pending = HS_PENDING(a->lane, h);
+
+		/* A drop of a range that began since may have looked at the owners
+		 * before this row had one. */
+		if (hs_load_relaxed(&entry->epoch) != epoch)
+			map_drop(entry, slot, pending);
+		else
+			hs_atomic_cas(&entry->map[slot], pending, h);
+	}
+	__syncwarp();
+}
+
+/* Fetches the warp's rows, the first units of which may be loaded already. */
+HS_DEVICE void resolve_fetch(const struct hs_resolve_args *a, struct hs_entry *entry,
+	const struct resolve_misses *f, uint32_t count, uint32_t start, uint32_t epoch)
+{
+	const uint32_t total = count * (entry->row / 16);
+	hs_u128 v[LOADS];
+
+	for (; start < total; start += 32 * LOADS) {
+		resolve_load(entry, f, count, start, v);
+		resolve_store(entry, f, count, start, v);
+	}
+	if (count)
+		resolve_ready(a, entry, f, count, epoch);
+}
+
+#endif
