@@ -3,9 +3,8 @@
 # SGLang's cache kernels, as of 0.5.17. Triton appends pointers to scratch space
 # of its own to the parameters; strides are compiled in, so a row's size comes
 # from attention.
-#
-# What `hisparse doctor` goes by, package and version:
-# verified sglang 0.5.17
+
+verified sglang 0.5.17
 
 # (kv_buffer, k_nope, k_rope, loc), a row of blocks per token
 profile sglang-write

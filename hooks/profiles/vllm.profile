@@ -3,9 +3,8 @@
 # vLLM's cache kernels (csrc/libtorch_stable/cache_kernels.cu). Names and sizes
 # as in the 0.26.0 wheel. Strides are elements of the cache's type, which stands
 # in the template arguments: 'h' is a byte, 'S1_' (again __nv_bfloat16) two.
-#
-# What `hisparse doctor` goes by, package and version:
-# verified vllm 0.26.0
+
+verified vllm 0.26.0
 
 # (kv_c, k_pe, kv_cache, slot_mapping, block_stride, entry_stride, kv_c_stride,
 # k_pe_stride, kv_lora_rank, pe_dim, block_size, scale); a block per token; a

@@ -417,6 +417,12 @@ static void line(struct parser *p, struct span s)
 		finish(p);
 		p->line = here;
 		on_profile(p, rest);
+	} else if (is(word, "verified")) {
+		/* of the whole text; who wants to know it looks there */
+		cut(&rest, 0);
+		if (!rest.length)
+			fail(p, "verified NAME VERSION expected");
+		p->bad &= p->profile != NULL;
 	} else if (p->profile && !p->bad) {
 		directive(p, word, rest);
 	} else if (!p->profile && !p->lost) {

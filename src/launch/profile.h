@@ -12,6 +12,8 @@
  * flashmla.profile is written to be read as an example.
  *
  *	profile LABEL           starts a profile; the label is for messages
+ *	verified NAME VERSION   anywhere: the kernels of the text were seen in that
+ *	                        version of a package, for `hisparse doctor`
  *	role ROLE               attention | writer | reader | fill | other |
  *	                        transfer | table
  *	name PATTERN            the kernel's (mangled) name; '*' any run, '?' any

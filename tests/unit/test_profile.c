@@ -261,6 +261,23 @@ static void text_before_the_first_profile(void **state)
 }
 
 /* No text may make the parser read or write where it must not (sanitizers). */
+static void verified_versions(void **state)
+{
+	struct hs_profile *list;
+
+	(void)state;
+	list = parse("verified vllm 0.26.0\n" ATTENTION "verified vllm 0.27.0\n", 0);
+	assert_int_equal(nsaid, 0);
+	assert_non_null(list);
+	hs_profile_destroy(list);
+	list = parse("verified vllm # 1\n" ATTENTION, 0);
+	assert_int_equal(nsaid, 1);
+	assert_string_equal(said[0], "t:1: verified NAME VERSION expected");
+	assert_non_null(list);
+	hs_profile_destroy(list);
+	assert_null(parse(ATTENTION "verified\n", 1));
+}
+
 static void any_text(void **state)
 {
 	static const char *const words[] = {"profile", "role", "attention", "name", "*", "sizes",
@@ -294,6 +311,7 @@ int main(void)
 		cmocka_unit_test(mistakes),
 		cmocka_unit_test(incomplete),
 		cmocka_unit_test(text_before_the_first_profile),
+		cmocka_unit_test(verified_versions),
 		cmocka_unit_test(any_text),
 	};
 

@@ -18,8 +18,8 @@ static const char script[] = "import importlib.metadata as m, sys\n"
 			     "    if n in sys.argv[1:] or n.startswith('nvidia-cuda-cupti'):\n"
 			     "        print(n, d.version)\n";
 
-/* "# verified NAME VERSION" in a profile: the kernels of that version were seen. */
-#define VERIFIED "# verified "
+/* In a profile: the kernels of that package and version were seen. */
+#define VERIFIED "\nverified "
 enum { MOST_ENGINES = 16 };
 
 struct engine {
