@@ -101,7 +101,14 @@ out:
 
 /* Random rows of a pool that the GPU's TLB covers; beyond about a GiB it pays
  * for pages, too, and the library fetches in the order of addresses. */
-enum { ROW = 656, ROWS = 65536, POOL_ROWS = (512 << 20) / ROW, BLOCKS = 66, TURNS = 5 };
+enum {
+	ROW = 656,
+	ROWS = 65536,
+	POOL_ROWS = (512 << 20) / ROW,
+	BLOCKS = 264,
+	THREADS = 512,
+	TURNS = 5
+};
 
 /* What a gather of KV rows from pinned memory gives, in GB/s; 0 if it cannot be told. */
 static double gather_rate(CUdevice device)
@@ -142,7 +149,7 @@ static double gather_rate(CUdevice device)
 
 		clock_gettime(CLOCK_MONOTONIC, &start);
 		if (driver.p_cuLaunchKernel(
-			    gather, BLOCKS, 1, 1, 1024, 1, 1, 0, NULL, params, NULL) ||
+			    gather, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL) ||
 			driver.p_cuCtxSynchronize()) {
 			best = 0;
 			goto out;
