@@ -212,8 +212,10 @@ static void stop(struct hs_layer *layer, struct hs_device *device)
 static bool wants(const struct hs_layer *layer)
 {
 	const CUdeviceptr end = hs_layer_end(layer);
+	struct hs_window *window = atomic_load(&layer->window);
 
-	return end && hs_window_host_begins(atomic_load(&layer->window), layer->base, end) < end;
+	return end && !atomic_load(&window->unseen) &&
+	       hs_window_host_begins(window, layer->base, end) < end;
 }
 
 /* Goes on as it is: its window may be in other parts than when it started. */
@@ -364,8 +366,8 @@ void hs_cache_context_gone(CUcontext context)
 	pthread_mutex_unlock(&lock);
 }
 
-static void add_counts(const struct hs_layer *layer, const struct hs_device *device,
-	struct hs_cache_counts *sum)
+static void add_counts(
+	const struct hs_layer *layer, const struct hs_device *device, struct hs_cache_counts *sum)
 {
 	const volatile uint64_t *c = device->counts[layer->id];
 

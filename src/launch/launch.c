@@ -349,12 +349,15 @@ void hs_launch_capture_ending(CUstream stream, bool per_thread)
 		hs_cache_capture_end(&site);
 }
 
-/* Nodes that are made by hand read in place, which is right. One that may
- * write keeps a window that is not known to hold KV out of the cache. */
+/* Nodes that are made by hand read in place, which is right. After one that may
+ * write nothing could be dropped: its windows have no hot rows from the next
+ * safe moment on, which instantiating the graph is. */
 void hs_launch_node(CUfunction function, void **params)
 {
 	struct hs_launch launch = {.function = function, .params = params};
+	struct hs_window *window;
 	struct hs_kernel *kernel;
+	uint64_t cursor = 0;
 
 	if (!hs_window_any() || !params)
 		return;
@@ -362,8 +365,14 @@ void hs_launch_node(CUfunction function, void **params)
 	if (!kernel || (kernel->profile && kernel->profile->role != HS_ROLE_WRITER &&
 			       kernel->profile->role != HS_ROLE_FILL))
 		return;
-	if (mark(&launch, kernel))
-		count(&counts.nodes);
+	if (!mark(&launch, kernel))
+		return;
+	count(&counts.nodes);
+	while ((window = hs_params_touch(&launch, kernel, &cursor))) {
+		if (atomic_exchange_explicit(&window->unseen, true, memory_order_relaxed))
+			continue;
+		hs_memory_mark();
+	}
 }
 
 static void say(struct hs_kernel *kernel, void *data)

@@ -45,6 +45,7 @@ struct hs_window {
 	_Atomic int use;      /* enum hs_use, set on the launch path */
 	_Atomic int place;    /* enum hs_place, changes at safe moments only; HOST: any of it */
 	_Atomic size_t host;  /* bytes on the host of a window that is in parts (range.h) */
+	_Atomic bool unseen;  /* graph nodes made by hand write to it: no hot rows */
 	_Atomic bool virgin;  /* saw nothing but its zero fill */
 	_Atomic uint32_t row; /* bytes of a KV row, 0 while unknown */
 };

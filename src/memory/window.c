@@ -64,6 +64,7 @@ struct hs_holding *hs_holding_take(void)
 		atomic_store(&holding->window.place, HS_PLACE_DEVICE);
 		atomic_store(&holding->window.host, 0);
 		atomic_store(&holding->window.virgin, true);
+		atomic_store(&holding->window.unseen, false);
 		atomic_store(&holding->window.row, 0);
 		holding->window.id = (uint32_t)last_taken;
 		return holding;

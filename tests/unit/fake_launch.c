@@ -332,6 +332,11 @@ struct hs_layer *hs_layer_find(
 	return fake.no_layer ? NULL : (struct hs_layer *)window;
 }
 
+void hs_memory_mark(void)
+{
+	fake_event("mark");
+}
+
 void hs_cache_arrived(const struct hs_slots *list, uint32_t unit, const struct hs_site *site)
 {
 	(void)site;

@@ -239,10 +239,13 @@ static void nodes_made_by_hand(void **state)
 	(void)state;
 	counts();
 	hs_launch_node((CUfunction)&kernel, params);
-	assert_string_equal(fake.events, "reveal 0 other 0;");
+	assert_string_equal(fake.events, "reveal 0 other 0;mark;");
 	hs_launch_node((CUfunction)&dsa_attend, attends);
-	assert_string_equal(fake.events, "reveal 0 other 0;");
+	assert_string_equal(fake.events, "reveal 0 other 0;mark;");
 	assert_int_equal(counts().nodes, 1);
+	/* nothing could be dropped after it: no hot rows at all */
+	assert_true(fake.windows[0].unseen);
+	assert_false(fake.windows[1].unseen);
 }
 
 static void what_was_seen_is_told_once(void **state)
