@@ -196,7 +196,8 @@ int hs_top_find(struct hs_top_source sources[HS_TOP_SOURCES], const char *what, 
 		*why = strerror(ENOENT);
 		return add(sources, 0, "%s", what) ? 1 : -ENOENT;
 	}
-	count = find_process(sources, atoi(what));
+	/* 0 is the parent of a namespace's first process, so of everybody's. */
+	count = atoi(what) > 0 ? find_process(sources, atoi(what)) : -ESRCH;
 	if (count != -ESRCH) {
 		*why = "the process has no metrics yet: they begin with its first window";
 		return count;
