@@ -7,7 +7,7 @@
 #include "src/base/log.h"
 #include "src/cache/layer.h"
 #include "src/launch/kernel.h"
-#include "src/memory/gate.h"
+#include "src/memory/capture.h"
 #include "src/trace/session.h"
 
 struct fake_metrics fake;
