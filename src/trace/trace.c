@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "src/base/log.h"
 #include "src/base/options.h"
+#include "src/memory/capture.h"
 #include "src/memory/gate.h"
 #include "src/trace/file.h"
 #include "src/trace/listen.h"
