@@ -105,8 +105,9 @@ static pid_t start(const char *setting, bool below)
 	pid = fork();
 	if (!pid) {
 		char *env[] = {(char *)(uintptr_t)setting, NULL};
+		/* Stopped, not replaced: during an exec there is no environment. */
 		const char *program =
-			below ? "(echo; exec env -i sleep 100) & wait" : "echo; exec sleep 100";
+			below ? "(echo; exec env -i sleep 100) & wait" : "echo; kill -STOP $$";
 
 		setpgid(0, 0);
 		dup2(pipes[1], STDOUT_FILENO);
