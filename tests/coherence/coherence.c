@@ -20,8 +20,8 @@ enum {
 	WINDOWS = 2,
 	STREAMS = 2,
 	GRAPHS = 3,
-	K = 192,
-	ROWS = 3,
+	K = 128,
+	ROWS = 2,
 	WRITES = 24,
 	PENDING = 48, /* checks and buffers between two synchronisations */
 };
