@@ -406,7 +406,7 @@ static void do_pressure(void)
 		CHECK(cuMemFree(ballast));
 		ballast = 0;
 	} else {
-		CUresult result = cuMemAlloc(&ballast, (size_t)(1 + below(16)) << 20);
+		CUresult result = cuMemAlloc(&ballast, (size_t)(4 + below(60)) << 20);
 		if (result != CUDA_SUCCESS)
 			ballast = 0;
 	}
@@ -418,9 +418,11 @@ int main(int argc, char **argv)
 		unsigned weight;
 		void (*run)(void);
 	} operations[] = {
-		{16, do_write}, {44, do_attend}, {4, do_copy}, {2, do_upload}, {4, do_fill},
-		{2, do_scribble}, {2, do_capture}, {20, do_replay}, {1, do_reallocate},
-		{2, do_pressure}, {3, settle_checks},
+		{40, do_write}, {150, do_attend}, {10, do_copy}, {4, do_upload}, {10, do_fill},
+		/* drops all of a window: seldom, or nothing is ever evicted */
+		{1, do_scribble},
+		{5, do_capture}, {70, do_replay}, {2, do_reallocate}, {6, do_pressure},
+		{8, settle_checks},
 	};
 	if (argc < 3 || argc > 4) {
 		fprintf(stderr, "usage: coherence SEED OPERATIONS [BUG]\n");

@@ -10,6 +10,7 @@ Placement, device memory and policy differ from seed to seed, so that windows li
 the host and move between the two, and rows are evicted.
 """
 import os
+import re
 import subprocess
 import sys
 
@@ -27,7 +28,7 @@ def real_driver():
 
 def run(program, seed, operations, plant, driver=None):
     env = dict(os.environ, SOFTGPU_SEED=str(seed + 1), SOFTGPU_MEMORY_MIB=str(48 + seed % 5 * 12),
-               HISPARSE_WINDOW_MIB="3", HISPARSE_SLOTS="2048", HISPARSE_HOST_GIB="0.25",
+               HISPARSE_WINDOW_MIB="3", HISPARSE_LOG="info", HISPARSE_SLOTS="2048", HISPARSE_HOST_GIB="0.25",
                HISPARSE_PLACE="host" if plant else PLACES[seed % len(PLACES)],
                HISPARSE_POLICY=POLICIES[seed % len(POLICIES)])
     if driver:
@@ -43,7 +44,7 @@ def main():
     if what == "gpu" and not driver:
         return 77
     first = 0 if plant or driver else int(what) * int(seeds)
-    rows = 0
+    rows = hits = evictions = 0
     for seed in range(first, first + int(seeds)):
         done = run(program, seed, operations, plant, driver)
         if plant and "STALE" in done.stderr:
@@ -53,11 +54,14 @@ def main():
             print(f"seed {seed}: exit {done.returncode}\n{done.stdout}{done.stderr}")
             return 1
         rows += int(done.stdout.split(", ")[1].split()[0])
+        hits += sum(map(int, re.findall(r"cache: .* (\d+) hits", done.stderr)))
+        evictions += sum(map(int, re.findall(r"cache: .* (\d+) evictions", done.stderr)))
     if plant:
         print(f"{what}: not caught in {seeds} schedules")
         return 1
-    print(f"{seeds} schedules, {int(seeds) * int(operations)} operations, {rows} rows compared")
-    return 0
+    print(f"{seeds} schedules, {int(seeds) * int(operations)} operations, {rows} rows compared, "
+          f"{hits} hits, {evictions} evictions")
+    return 0 if hits and evictions else 1  # else nothing was shown
 
 
 sys.exit(main())
