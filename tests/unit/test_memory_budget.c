@@ -221,7 +221,8 @@ static void hot_areas_refuse(void **state)
 	CUdeviceptr window = fake_window(8), hot = 0;
 
 	(void)state;
-	assert_int_equal(hs_memory_hot(&hot, window, 64, 64 * 1000), -ERANGE);
+	/* nearest under the thread sanitizer, whose areas begin 128 GiB above */
+	assert_int_equal(hs_memory_hot(&hot, window, 48, 48 * 1000), -ERANGE);
 	assert_int_equal(hs_memory_hot(&hot, window + 1, 656, 65600), -EINVAL);
 	assert_int_equal(hs_memory_hot(&hot, 0x1000, 656, 65600), -EINVAL);
 	assert_int_equal(hs_memory_hot(&hot, window, 0, 65600), -EINVAL);
