@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "src/base/log.h"
 #include "src/cache/device.h"
+#include "src/launch/profiles.h"
 #include "src/memory/gate.h"
 
 struct fake fake;
@@ -140,6 +142,25 @@ void fake_reset(void)
 	hs_driver.cuMemsetD8Async = fill_bytes;
 	hs_driver.cuStreamGetCaptureInfo_v2 = capture_info;
 	hs_driver.cuStreamGetCaptureInfo_v2_ptsz = capture_info;
+}
+
+bool fake_profiles(const char *text)
+{
+	static char name[] = "hs-test-XXXXXX"; /* profiles point to it */
+	const ssize_t length = (ssize_t)strlen(text);
+	int file = mkstemp(name);
+	bool written;
+
+	if (file < 0)
+		return false;
+	written = write(file, text, strlen(text)) == length;
+	close(file);
+	fake_reset();
+	fake.options.profiles = name;
+	hs_profiles(); /* reads it once, now */
+	fake.options.profiles = NULL;
+	unlink(name);
+	return written;
 }
 
 CUresult fake_forward(struct hs_launch *launch)

@@ -60,6 +60,10 @@ struct fake {
 extern struct fake fake;
 
 void fake_reset(void);
+
+/* Resets, and reads `text` as HISPARSE_PROFILES names a file. False: no file. */
+bool fake_profiles(const char *text);
+
 void fake_event(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The launch's forward: packs the parameters as the driver does. */

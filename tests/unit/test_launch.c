@@ -404,7 +404,6 @@ static int setup(void **state)
 
 int main(void)
 {
-	char name[] = "hs-test-XXXXXX";
 	static const char text[] =
 		"profile bounded\nrole attention\nname bounded\nsizes 8 32\n"
 		"ptr 1+0 kv list\ni32 1+16 rows bound\nbase kv - 1024\nrow 1152\n"
@@ -424,14 +423,8 @@ int main(void)
 		cmocka_unit_test_setup(attributes_stay, setup),
 		cmocka_unit_test_setup(a_bound_is_rewritten, setup),
 	};
-	int file = mkstemp(name);
 
-	if (file < 0 || write(file, text, sizeof(text) - 1) != sizeof(text) - 1)
+	if (!fake_profiles(text))
 		return 1;
-	close(file);
-	fake_reset();
-	fake.options.profiles = name;
-	hs_profiles();
-	unlink(name);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
