@@ -14,9 +14,10 @@
 #include <time.h>
 
 #define BUFFER_BYTES ((size_t)1 << 20)
+#define BUFFERS 128u		       /* at CUPTI; every thread that launches has its own */
 #define KERNELS_MOST ((size_t)1 << 20) /* not yet taken */
 #define NAMES 8192u		       /* a power of two */
-#define FLUSH_MS 500
+#define PATIENCE_S 2		       /* for a flush that runs, at the end */
 
 /* CUPTI's activity records only grow at their end: this one is a beginning of
  * what every 12.x and 13.x delivers. */
@@ -30,7 +31,6 @@ static struct {
 	X(cuptiActivityEnable)                                                                     \
 	X(cuptiActivityDisable)                                                                    \
 	X(cuptiActivityFlushAll)                                                                   \
-	X(cuptiActivityFlushPeriod)                                                                \
 	X(cuptiActivityGetNextRecord)                                                              \
 	X(cuptiActivityGetNumDroppedRecords)                                                       \
 	X(cuptiGetTimestamp)
@@ -41,8 +41,11 @@ static struct {
 
 static bool loaded;
 static atomic_bool on;
-static CUpti_SubscriberHandle subscriber;
 static int64_t ahead;
+static uint8_t *_Atomic buffers[BUFFERS];
+static _Atomic uint64_t delivered; /* buffers */
+/* Around calls that flush or end a trace. */
+static pthread_mutex_t calls = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around what follows */
 static struct hs_cupti_kernel *kernels;
@@ -93,14 +96,33 @@ static void add(const record_kernel *record)
 		lost++;
 }
 
+/* Which buffers are ours is known: who takes CUPTI over gets those that we gave
+ * it, and we may get theirs. */
+static bool swap_buffer(uint8_t *old, uint8_t *new)
+{
+	uint8_t *at;
+
+	for (unsigned i = 0; i < BUFFERS; i++) {
+		at = old;
+		if (atomic_compare_exchange_strong(&buffers[i], &at, new))
+			return true;
+	}
+	return false;
+}
+
 static void CUPTIAPI on_request(uint8_t **buffer, size_t *size, size_t *most)
 {
 	*buffer = aligned_alloc(64, BUFFER_BYTES);
+	if (*buffer && !swap_buffer(NULL, *buffer)) {
+		free(*buffer);
+		*buffer = NULL;
+	}
 	*size = *buffer ? BUFFER_BYTES : 0;
 	*most = 0;
 }
 
-/* On any thread, also after the end of a trace. */
+/* On any thread, also after the end of a trace. A record that is not complete
+ * ends the walk, in a buffer that was asked for early. */
 static void CUPTIAPI on_complete(
 	CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
 {
@@ -108,6 +130,8 @@ static void CUPTIAPI on_complete(
 	size_t dropped = 0;
 
 	(void)size;
+	if (!buffer || !swap_buffer(buffer, NULL))
+		return;
 	pthread_mutex_lock(&lock);
 	while (valid && cupti.cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
 		if (atomic_load(&on) && (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL ||
@@ -118,6 +142,7 @@ static void CUPTIAPI on_complete(
 		lost += dropped;
 	pthread_mutex_unlock(&lock);
 	free(buffer);
+	atomic_fetch_add(&delivered, 1);
 }
 
 static int find_runtime(struct dl_phdr_info *info, size_t size, void *data)
@@ -196,6 +221,19 @@ static void CUPTIAPI on_call(
 	(void)info;
 }
 
+/* Whether nobody holds CUPTI. It is asked by taking it, and not kept: a profiler
+ * that finds it taken may never ask again (PyTorch's does not). Records need no
+ * subscriber. */
+static CUptiResult look_for_others(void)
+{
+	CUpti_SubscriberHandle subscriber;
+	CUptiResult result = cupti.cuptiSubscribe(&subscriber, on_call, NULL);
+
+	if (result == CUPTI_SUCCESS)
+		cupti.cuptiUnsubscribe(subscriber);
+	return result;
+}
+
 int hs_cupti_start(char why[160])
 {
 	CUptiResult result;
@@ -204,7 +242,7 @@ int hs_cupti_start(char why[160])
 		snprintf(why, 160, "no libcupti.so.13 or .12 was found");
 		return -ENOENT;
 	}
-	result = cupti.cuptiSubscribe(&subscriber, on_call, NULL);
+	result = look_for_others();
 	if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
 		snprintf(why, 160, "another profiler has CUPTI");
 		return -EBUSY;
@@ -221,24 +259,52 @@ int hs_cupti_start(char why[160])
 		result = cupti.cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
 	if (result != CUPTI_SUCCESS) {
 		atomic_store(&on, false);
-		cupti.cuptiUnsubscribe(subscriber);
 		snprintf(why, 160, "CUPTI tells no kernels (error %d)", (int)result);
 		return -EIO;
 	}
-	cupti.cuptiActivityFlushPeriod(FLUSH_MS);
 	return 0;
 }
 
-/* cuptiFinalize is not for processes with graphs (PyTorch pull request 112507). */
+/* By itself CUPTI hands a buffer over when it is full, and a thread that seldom
+ * launches fills its own for minutes. Where kernels ran and none were told,
+ * somebody else may have registered. */
+int hs_cupti_flush(bool expected)
+{
+	static uint64_t before;
+	int error = 0;
+
+	if (pthread_mutex_trylock(&calls))
+		return 0;
+	if (atomic_load(&on)) {
+		cupti.cuptiActivityFlushAll(0);
+		if (expected && atomic_load(&delivered) == before &&
+			look_for_others() == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
+			atomic_store(&on, false);
+			error = -EBUSY;
+		}
+		before = atomic_load(&delivered);
+	}
+	pthread_mutex_unlock(&calls);
+	return error;
+}
+
+/* What somebody else has by now is left alone. cuptiFinalize is not for
+ * processes with graphs (PyTorch pull request 112507). */
 void hs_cupti_stop(void)
 {
-	if (!atomic_load(&on))
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE_S;
+	if (!atomic_load(&on) || pthread_mutex_timedlock(&calls, &until))
 		return;
-	cupti.cuptiActivityFlushPeriod(0);
-	cupti.cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
-	cupti.cuptiActivityFlushAll(0);
+	if (atomic_load(&on) &&
+		look_for_others() != CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
+		cupti.cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+		cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+	}
 	atomic_store(&on, false);
-	cupti.cuptiUnsubscribe(subscriber);
+	pthread_mutex_unlock(&calls);
 }
 
 bool hs_cupti_on(void)

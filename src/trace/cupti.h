@@ -4,8 +4,8 @@
 
 /*
  * Start and end of every kernel, from CUPTI, which is loaded only when somebody
- * traces. It serves one subscriber a process: where torch.profiler or Nsight
- * holds it, it is left alone, and it is given back at the end of a trace.
+ * traces. It serves one client a process: where torch.profiler or Nsight holds
+ * it, it is left alone, and where one comes later, it gets it.
  * A build without CUPTI's header has the same functions and says so.
  */
 
@@ -24,7 +24,12 @@ struct hs_cupti_kernel {
  * reason in one line (-EBUSY: somebody else has it). */
 int hs_cupti_start(char why[160]);
 
-/* Waits for nothing; records of work that has not ended are lost. */
+/* Asks for what has ended; from any thread, some times a minute or second.
+ * expected: kernels ran since the last call. -EBUSY, once: another profiler came
+ * and has CUPTI now; nothing more is told. */
+int hs_cupti_flush(bool expected);
+
+/* Waits for no kernel; records of work that has not ended are lost. */
 void hs_cupti_stop(void);
 
 bool hs_cupti_on(void);

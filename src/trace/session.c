@@ -37,6 +37,7 @@ static struct {
 	struct hs_record *record;
 	char path[PATH_MAX], record_path[PATH_MAX];
 	uint64_t flushed;
+	bool launched; /* since then */
 } session = {.locks = {-1, -1}};
 
 static uint64_t now_ns(void)
@@ -111,6 +112,7 @@ static void take(CUdevice device, const struct hs_journal_head *record, void *da
 		if (session.record)
 			hs_record_add(session.record, record);
 	} else if (session.timeline) {
+		session.launched = true;
 		hs_layer_each(find_row, &row);
 		hs_timeline_launch(session.timeline, (uint32_t)device,
 			(const struct hs_journal_launch *)(const void *)record, row.row,
@@ -178,23 +180,49 @@ static void close_record(void)
 	release(&session.locks[1]);
 }
 
+/* Without the lock: who waits for the device may be who holds it. */
+static bool flush_cupti(bool launched)
+{
+	bool taken;
+
+	hs_inside++;
+	taken = hs_cupti_flush(launched) == -EBUSY;
+	hs_inside--;
+	return taken;
+}
+
+static void flush(bool taken)
+{
+	if (taken && session.timeline) {
+		hs_warn("trace: %s: another profiler took CUPTI over: no kernel times from here on",
+			session.path);
+		hs_timeline_untimed(session.timeline);
+	}
+	advance(false);
+	if (session.record)
+		hs_record_flush(session.record);
+}
+
 static void *run(void *unused)
 {
 	const struct timespec pause = {.tv_nsec = DRAIN_MS * 1000000};
-	bool more = true;
+	bool more = true, due = false, launched = false, taken;
 
 	while (more) {
 		nanosleep(&pause, NULL);
+		taken = due && flush_cupti(launched);
 		pthread_mutex_lock(&lock);
 		drain();
-		if (session.stopping) {
+		if (session.stopping)
 			close_trace();
-		} else if (now_ns() - session.flushed > FLUSH_MS * 1000000ull) {
+		else if (due)
+			flush(taken);
+		if (due) {
 			session.flushed = now_ns();
-			advance(false);
-			if (session.record)
-				hs_record_flush(session.record);
+			session.launched = false;
 		}
+		due = now_ns() - session.flushed > FLUSH_MS * 1000000ull;
+		launched = session.launched;
 		more = session.thread = session.export || session.record;
 		pthread_mutex_unlock(&lock);
 	}

@@ -11,7 +11,10 @@
 #define DEVICES 16u
 #define HELD 8u	    /* writers and the like that wait for their layer */
 #define KINDS 1024u /* names whose kind is known; a power of two */
-#define DRIFT 10000 /* ns that the two clocks may part between launches */
+/* ns that the two clocks may part between launches: so many, and a share of what
+ * passes (200 us a second). */
+#define DRIFT 10000
+#define DRIFT_SHARE 5000
 
 struct launch {
 	uint64_t stamp;
@@ -26,6 +29,7 @@ struct device {
 	uint32_t number;
 	/* CUPTI's clock less the device's is between them. */
 	bool met;
+	uint64_t met_at; /* by the device's clock, the last time */
 	int64_t low, high;
 	struct hs_step steps;
 	struct hs_trace_step sum;
@@ -271,13 +275,33 @@ static void hold(struct hs_timeline *timeline, struct stream *stream, struct hs_
 	stream->held[stream->count++] = *event;
 }
 
+/* How far the two clocks may have parted since the last launch was met. */
+static int64_t drift_of(const struct device *device, const struct launch *launch)
+{
+	const uint64_t passed = launch->stamp > device->met_at ? launch->stamp - device->met_at : 0;
+
+	return DRIFT + (int64_t)(passed / DRIFT_SHARE);
+}
+
+/* Narrows down how far CUPTI's clock is ahead, and follows it. */
+static void follow(struct device *device, int64_t low, int64_t high, uint64_t stamp)
+{
+	if (low > device->high || high < device->low) {
+		device->low = device->high = low > device->high ? low : high;
+	} else {
+		device->low = low > device->low ? low : device->low;
+		device->high = high < device->high ? high : device->high;
+	}
+	device->met_at = stamp;
+}
+
 /* The told launch that is this kernel, or NULL when its record was lost. A
  * launch tells its time while its kernel runs. */
 static const struct launch *match(
 	struct hs_timeline *timeline, struct device *device, const struct hs_cupti_kernel *kernel)
 {
 	const struct launch *launch;
-	int64_t low, high;
+	int64_t low, high, drift;
 
 	if (kernel->end < timeline->since)
 		return NULL;
@@ -289,18 +313,17 @@ static const struct launch *match(
 			device->met = true;
 			device->low = low;
 			device->high = high;
+			device->met_at = launch->stamp;
 		}
-		if (high < device->low - DRIFT)
+		drift = drift_of(device, launch);
+		if (high < device->low - drift)
 			return NULL;
-		if (low > device->high + DRIFT) {
+		if (low > device->high + drift) {
 			/* The kernel of this one was lost. */
 			tell_launch(timeline, device, launch);
 			continue;
 		}
-		if (low > device->low)
-			device->low = low < device->high ? low : device->high;
-		if (high < device->high)
-			device->high = high > device->low ? high : device->low;
+		follow(device, low, high, launch->stamp);
 		device->head++;
 		return launch;
 	}
@@ -391,6 +414,23 @@ static int by_start(const void *a, const void *b)
 	return left->start < right->start ? -1 : left->start > right->start;
 }
 
+/* What still waits, and the last step. */
+static void finish(struct hs_timeline *timeline)
+{
+	for (unsigned i = 0; i < timeline->nstreams; i++)
+		tell_held(timeline, &timeline->streams[i], -1, 0);
+	for (unsigned i = 0; i < DEVICES; i++) {
+		struct device *device = timeline->devices[i];
+
+		if (!device)
+			continue;
+		for (; device->head != device->tail; device->head++)
+			tell_launch(timeline, device, &device->queue[device->head % LAUNCHES_MOST]);
+		tell_step(timeline, device);
+		device->sum = (struct hs_trace_step){.device = i};
+	}
+}
+
 /* Kernels are told in the order of their starts. */
 void hs_timeline_run(struct hs_timeline *timeline, uint64_t until)
 {
@@ -404,18 +444,12 @@ void hs_timeline_run(struct hs_timeline *timeline, uint64_t until)
 	if (n)
 		memmove(timeline->kernels, timeline->kernels + n,
 			timeline->count * sizeof(*timeline->kernels));
-	if (until != UINT64_MAX)
-		return;
-	for (unsigned i = 0; i < timeline->nstreams; i++)
-		tell_held(timeline, &timeline->streams[i], -1, 0);
-	for (unsigned i = 0; i < DEVICES; i++) {
-		struct device *device = timeline->devices[i];
+	if (until == UINT64_MAX)
+		finish(timeline);
+}
 
-		if (!device)
-			continue;
-		for (; device->head != device->tail; device->head++)
-			tell_launch(timeline, device, &device->queue[device->head % LAUNCHES_MOST]);
-		tell_step(timeline, device);
-		device->sum = (struct hs_trace_step){.device = i};
-	}
+void hs_timeline_untimed(struct hs_timeline *timeline)
+{
+	hs_timeline_run(timeline, UINT64_MAX);
+	timeline->timed = false;
 }

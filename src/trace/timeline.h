@@ -36,6 +36,9 @@ void hs_timeline_launch(struct hs_timeline *timeline, uint32_t device,
 void hs_timeline_kernels(
 	struct hs_timeline *timeline, const struct hs_cupti_kernel *kernels, size_t count);
 
+/* No kernels will come any more: tells what came, and launches by themselves. */
+void hs_timeline_untimed(struct hs_timeline *timeline);
+
 /* Tells what ended before `until` (UINT64_MAX: everything, the end). */
 void hs_timeline_run(struct hs_timeline *timeline, uint64_t until);
 

@@ -43,6 +43,12 @@ EXPORT void fake_deliver(unsigned first, unsigned count, const char *name)
 	complete(NULL, 0, buffer, size, count * sizeof(record));
 }
 
+/* A buffer that somebody else gave. */
+EXPORT void fake_deliver_foreign(unsigned char *buffer, size_t size)
+{
+	complete(NULL, 0, buffer, size, sizeof(CUpti_ActivityKernel9));
+}
+
 EXPORT CUptiResult CUPTIAPI cuptiSubscribe(
 	CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback, void *data)
 {
@@ -85,16 +91,11 @@ EXPORT CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind)
 
 EXPORT CUptiResult CUPTIAPI cuptiActivityFlushAll(uint32_t flag)
 {
-	(void)flag;
+	fake.flushes++;
+	fake.forced = flag;
 	if (fake.late)
 		fake_deliver(500, fake.late, "late");
 	fake.late = 0;
-	return CUPTI_SUCCESS;
-}
-
-EXPORT CUptiResult CUPTIAPI cuptiActivityFlushPeriod(uint32_t time)
-{
-	fake.period = time;
 	return CUPTI_SUCCESS;
 }
 

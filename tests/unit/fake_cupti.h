@@ -12,10 +12,11 @@ struct fake_cupti {
 	int refuse;	/* enabling fails */
 	unsigned late;	/* kernels that the next flush brings */
 	size_t dropped; /* records, told with the next buffer */
-	unsigned period;
+	unsigned flushes, forced; /* calls, the flag of the last one */
 };
 
 struct fake_cupti *fake_cupti(void);
 void fake_deliver(unsigned first, unsigned count, const char *name);
+void fake_deliver_foreign(unsigned char *buffer, size_t size);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <cupti.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -41,9 +42,9 @@ static void test_start(void **state)
 	assert_non_null(library);
 	fake = ((__typeof__(fake_cupti) *)dlsym(library, "fake_cupti"))();
 	deliver = (__typeof__(fake_deliver) *)dlsym(library, "fake_deliver");
-	assert_int_equal(fake->held, 1);
+	/* Left free for a profiler that comes later. */
+	assert_int_equal(fake->held, 0);
 	assert_int_equal(fake->enabled, 1);
-	assert_true(fake->period > 0);
 }
 
 static void test_records(void **state)
@@ -74,6 +75,36 @@ static void test_records(void **state)
 	assert_null(hs_cupti_take(&n));
 }
 
+/* What waits in buffers that are not full comes when it is asked for. */
+static void test_flush(void **state)
+{
+	const unsigned flushes = fake->flushes;
+	size_t n;
+
+	(void)state;
+	fake->late = 3;
+	assert_int_equal(hs_cupti_flush(true), 0);
+	free(hs_cupti_take(&n));
+	assert_int_equal(n, 3);
+	assert_int_equal(hs_cupti_flush(true), 0);
+	assert_int_equal(fake->flushes, flushes + 2);
+	assert_int_equal(fake->forced, 0);
+	assert_int_equal(fake->held, 0);
+	assert_true(hs_cupti_on());
+}
+
+/* A buffer of somebody else's is theirs. */
+static void test_foreign(void **state)
+{
+	static unsigned char buffer[4096];
+	size_t n;
+
+	(void)state;
+	((__typeof__(fake_deliver_foreign) *)dlsym(dlopen("libcupti.so.13", RTLD_NOW | RTLD_NOLOAD),
+		"fake_deliver_foreign"))(buffer, sizeof(buffer));
+	assert_null(hs_cupti_take(&n));
+}
+
 /* What the last flush brings counts, what comes after it does not. */
 static void test_stop(void **state)
 {
@@ -85,7 +116,7 @@ static void test_stop(void **state)
 	hs_cupti_stop();
 	assert_int_equal(fake->held, 0);
 	assert_int_equal(fake->enabled, 0);
-	assert_int_equal(fake->period, 0);
+	assert_int_equal(fake->forced, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
 	kernels = hs_cupti_take(&n);
 	assert_int_equal(n, 4);
 	assert_string_equal(kernels[0].name, "late");
@@ -126,15 +157,47 @@ static void test_taken(void **state)
 	fake->refuse = 0;
 }
 
+/* Another profiler came while we traced: it keeps what it enabled. */
+static void test_taken_over(void **state)
+{
+	char why[160];
+
+	(void)state;
+	assert_int_equal(hs_cupti_start(why), 0);
+	fake->held = 1;
+	assert_int_equal(hs_cupti_flush(false), 0);
+	deliver(0, 1, "ours");
+	assert_int_equal(hs_cupti_flush(true), 0);
+	assert_true(hs_cupti_on());
+	assert_int_equal(hs_cupti_flush(true), -EBUSY);
+	assert_false(hs_cupti_on());
+	assert_int_equal(hs_cupti_flush(true), 0);
+	hs_cupti_stop();
+	assert_int_equal(fake->enabled, 1);
+	assert_int_equal(fake->held, 1);
+	fake->held = 0;
+	fake->enabled = 0;
+	/* The same between two flushes, at the end. */
+	assert_int_equal(hs_cupti_start(why), 0);
+	fake->held = 1;
+	hs_cupti_stop();
+	assert_false(hs_cupti_on());
+	assert_int_equal(fake->enabled, 1);
+	fake->held = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_not_loaded_before),
 		cmocka_unit_test(test_start),
 		cmocka_unit_test(test_records),
+		cmocka_unit_test(test_flush),
+		cmocka_unit_test(test_foreign),
 		cmocka_unit_test(test_stop),
 		cmocka_unit_test(test_again),
 		cmocka_unit_test(test_taken),
+		cmocka_unit_test(test_taken_over),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

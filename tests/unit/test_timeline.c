@@ -63,7 +63,7 @@ static void begin(const char *end, bool timed)
 
 static char *end(void)
 {
-	static char text[1 << 17];
+	static char text[1 << 18];
 	struct hs_trace_tail tail;
 	FILE *file;
 	size_t n;
@@ -209,6 +209,50 @@ static void test_lost(void **state)
 	assert_int_equal(find(text, "\"kind\":\"swap-in\""), 20);
 }
 
+/* Two clocks that part steadily, either way, and after a pause. */
+static void test_drift(void **state)
+{
+	const char *text;
+
+	(void)state;
+	for (int way = -1; way <= 1; way += 2) {
+		begin(".jsonl", true);
+		for (uint32_t i = 0; i < 400; i++) {
+			/* 100 us a second; a second passes at 200. */
+			uint64_t t = 9000000000ull + i * 1000000 + (i < 200 ? 0 : 1000000000);
+
+			kernel(resolve, t, t + 5000, 0);
+			launch(0, 1,
+				t + 2500 + (uint64_t)(way * (int64_t)(t - 9000000000ull) / 10000),
+				i % 50);
+		}
+		hand_over();
+		text = end();
+		assert_line(text, "\"lost_kernels\":0,\"lost_launches\":0,\"unmatched\":0}");
+		assert_int_equal(find(text, "hs_resolve"), 400);
+	}
+}
+
+/* Another profiler took the kernels: launches are told by themselves. */
+static void test_untimed(void **state)
+{
+	const char *text;
+
+	(void)state;
+	begin(".jsonl", true);
+	step(9000000000ull, 10);
+	launch(0, 1, 9000100000ull, 3);
+	hand_over();
+	hs_timeline_untimed(timeline);
+	launch(1, 1, 9000200000ull, 4);
+	launch(0, 1, 9000300000ull, 5);
+	text = end();
+	assert_int_equal(find(text, "\"kind\":\"swap-in\""), 5);
+	assert_int_equal(find(text, "hs_resolve"), 2);
+	assert_line(text, "\"layer\":0,\"step\":3,\"hits\":95,\"misses\":5");
+	assert_line(text, "\"unmatched\":0}");
+}
+
 /* Kernels from before the device told anything. */
 static void test_since(void **state)
 {
@@ -295,6 +339,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_lost),
+		cmocka_unit_test(test_drift),
+		cmocka_unit_test(test_untimed),
 		cmocka_unit_test(test_since),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_no_times),
