@@ -1,61 +1,265 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Trace and record the example on a GPU: kernel times from CUPTI, inside graphs.
+"""Traces on a GPU, by real CUPTI, and what runs beside them.
 
-usage: trace.py HISPARSE LIBRARY PROGRAM
+usage: trace.py HISPARSE LIBRARY PROGRAM [CASE...]
 
-Status 77: no GPU. Prints what it found.
+PROGRAM is the example's dsa_decode; dsa_kernels.fatbin lies beside it, or is
+compiled with nvcc. Without cases all run, in this order:
+
+  kernels    kernel times inside graphs, joined with the device's counts; a recording
+  running    start and stop of a running process, twice
+  before     torch.profiler has CUPTI first: we say so once and count without it
+  after      torch.profiler comes later and gets CUPTI: we say so once and go on
+  capture    metrics are scraped and traces written beside a global capture
+
+Status 77: no GPU. Cases that need PyTorch are left out without it.
 """
+import importlib.util
 import json
 import os
 import pathlib
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
+import traceback
+import urllib.request
 
-HISPARSE, LIBRARY, PROGRAM = sys.argv[1:]
+HERE = pathlib.Path(__file__).resolve().parent
 ARGS = ("--layers 4 --requests 16 --prompt 16384 --tokens 32 --topk 2048 --max-batch 16").split()
+LONG = ("--layers 2 --requests 4 --prompt 4096 --tokens 40000 --topk 512 --max-batch 4").split()
+COUNTS = (("hits", "hits"), ("misses", "misses"), ("inplace_reads", "inplace"),
+          ("fetched_bytes", "bytes"))
 
-if subprocess.run([PROGRAM, "--probe"], stdout=subprocess.DEVNULL).returncode == 77:
-    sys.exit(77)
-with tempfile.TemporaryDirectory() as folder:
-    trace, lists = pathlib.Path(folder, "x.jsonl"), pathlib.Path(folder, "x.dsat")
-    metrics = pathlib.Path(folder, "x.prom")
-    env = dict(os.environ, HISPARSE_LIBRARY=LIBRARY, HISPARSE_PLACE="host", HISPARSE_SLOTS="16384",
-               HISPARSE_WINDOW_MIB="64", HISPARSE_RECORD=str(lists), HISPARSE_METRICS=str(metrics))
-    subprocess.run([HISPARSE, "trace", "-o", trace, "--", PROGRAM, *ARGS], env=env, check=True,
+
+def cupti_folder():
+    """Of the Python packages, for programs that load no CUDA runtime."""
+    spec = importlib.util.find_spec("nvidia")
+    for root in spec.submodule_search_locations if spec else []:
+        for path in sorted(pathlib.Path(root).glob("*/lib/libcupti.so.1[23]"), reverse=True):
+            return str(path.parent)
+    return None
+
+
+def environment(**more):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HISPARSE_", "LD_PRELOAD"))}
+    folders = [os.environ.get("LD_LIBRARY_PATH"), cupti_folder()]
+    return dict(kept, LD_LIBRARY_PATH=":".join(filter(None, folders)), HISPARSE_LIBRARY=LIBRARY,
+                HISPARSE_PLACE="host", HISPARSE_SLOTS="16384", HISPARSE_WINDOW_MIB="64", **more)
+
+
+def records(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def total(metrics, name):
+    return sum(int(line.split()[-1]) for line in metrics.read_text().splitlines()
+               if line.startswith(f"hisparse_layer_{name}_total{{"))
+
+
+def kernels_of(told, kind):
+    return [r for r in told if r["type"] == "kernel" and r["kind"] == kind]
+
+
+def said(text):
+    """What the library said of its trace."""
+    return [line for line in text.splitlines() if line.startswith("hisparse[") and "trace:" in line]
+
+
+def check_counts(told, metrics):
+    """Whatever CUPTI did, every launch is in the trace."""
+    for name, field in COUNTS:
+        for kind in ("kernel", "step"):
+            found = sum(r.get(field, 0) for r in told if r["type"] == kind)
+            assert found == total(metrics, name), (kind, name, found, total(metrics, name))
+
+
+def case_kernels(folder):
+    trace, lists, metrics = folder / "x.jsonl", folder / "x.dsat", folder / "x.prom"
+    subprocess.run([HISPARSE, "trace", "-o", trace, "--", PROGRAM, *ARGS], check=True,
+                   env=environment(HISPARSE_RECORD=str(lists), HISPARSE_METRICS=str(metrics)),
                    stdout=subprocess.DEVNULL)
-    told = [json.loads(line) for line in trace.read_text().splitlines()]
+    told = records(trace)
     replay = json.loads(subprocess.run(
         [HISPARSE, "replay", lists, "--skip", "0", "--policy", "lru", "--json", "--slots",
          "65536"], stdout=subprocess.PIPE, check=True).stdout)
-    misses = sum(int(line.split()[-1]) for line in metrics.read_text().splitlines()
-                 if line.startswith("hisparse_layer_misses_total"))
+    print(told[0])
+    assert told[0]["clock"] == "cupti", told[0]
+    swaps, attention = kernels_of(told, "swap-in"), kernels_of(told, "attention")
+    steps = [r for r in told if r["type"] == "step"]
+    print(len(swaps), "swap-ins,", len(attention), "attention kernels,", len(steps), "steps;",
+          told[-1])
+    print(json.dumps(replay["trace"]), replay["selections"], "selections")
+    assert told[-1]["type"] == "end" and told[-1]["lost_launches"] == 0
+    timed = [r for r in swaps if "start" in r and "misses" in r]
+    assert len(timed) >= 0.95 * len(swaps) and len(timed) > 4 * 16, len(timed)
+    assert sum("node" in r for r in timed) > len(timed) / 2
+    assert {r["layer"] for r in timed} == {0, 1, 2, 3}
+    check_counts(told, metrics)
+    # Launches and kernels met: what fetches much takes long.
+    few, many = [[r["end"] - r["start"] for r in timed if wanted(r["misses"])]
+                 for wanted in (lambda n: n < 100, lambda n: n > 10000)]
+    if few and many:
+        print("swap-in:", sum(few) / len(few), "ns without,", sum(many) / len(many),
+              "ns with misses")
+        assert sum(few) / len(few) < sum(many) / len(many)
+    bounded = [r for r in attention if "stall" in r]
+    assert len(bounded) > len(attention) / 2
+    assert all(r["layer"] in (0, 1, 2, 3) for r in bounded if "step" in r)
+    middle = steps[len(steps) // 2]
+    print("a step in the middle:", middle)
+    assert middle["launches"] == 4 and middle["attention"] > 0
+    assert middle["stall"] >= middle["swap_in"] * 0.9
 
-print(told[0])
-assert told[0]["clock"] == "cupti", told[0]
-kernels = [r for r in told if r["type"] == "kernel"]
-swaps = [r for r in kernels if r["kind"] == "swap-in"]
-attention = [r for r in kernels if r["kind"] == "attention"]
-steps = [r for r in told if r["type"] == "step"]
-print(len(swaps), "swap-ins,", len(attention), "attention kernels,", len(steps), "steps;", told[-1])
-print(json.dumps(replay["trace"]), replay["selections"], "selections")
-assert told[-1]["type"] == "end" and told[-1]["lost_launches"] == 0
-timed = [r for r in swaps if "start" in r and "misses" in r]
-assert len(timed) >= 0.95 * len(swaps) and len(timed) > 4 * 16, len(timed)
-assert sum("node" in r for r in timed) > len(timed) / 2
-assert {r["layer"] for r in timed} == {0, 1, 2, 3}
-assert sum(r.get("misses", 0) for r in swaps) == misses
-# Launches and kernels met: what fetches much takes long.
-few, many = [[r["end"] - r["start"] for r in timed if wanted(r["misses"])]
-             for wanted in (lambda n: n < 100, lambda n: n > 10000)]
-if few and many:
-    print("swap-in:", sum(few) / len(few), "ns without,", sum(many) / len(many), "ns with misses")
-    assert sum(few) / len(few) < sum(many) / len(many)
-bounded = [r for r in attention if "stall" in r]
-assert len(bounded) > len(attention) / 2
-assert all(r["layer"] in (0, 1, 2, 3) for r in bounded if "step" in r)
-middle = steps[len(steps) // 2]
-print("a step in the middle:", middle)
-assert middle["launches"] == 4 and middle["attention"] > 0
-assert middle["stall"] >= middle["swap_in"] * 0.9
+
+def child_of(process):
+    """The process under `hisparse run` that has the library."""
+    while process.poll() is None:
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        for pid in children.split():
+            try:
+                if "libhisparse" in pathlib.Path(f"/proc/{pid}/maps").read_text():
+                    return pid
+            except OSError:
+                pass
+        time.sleep(0.05)
+    raise AssertionError(f"the program ended with {process.returncode}")
+
+
+def ask(pid, *what):
+    done = subprocess.run([HISPARSE, "trace", pid, *map(str, what)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    print(done.stdout.strip())
+
+
+def case_running(folder):
+    with subprocess.Popen([HISPARSE, "run", "--", PROGRAM, *LONG], env=environment(),
+                          stdout=subprocess.DEVNULL) as process:
+        try:
+            pid = child_of(process)
+            time.sleep(3)  # its graphs are older than the trace
+            for name in ("a.jsonl", "b.jsonl"):
+                ask(pid, "start", "-o", folder / name)
+                time.sleep(2)
+                ask(pid, "stop")
+                until = time.time() + 10
+                while '"type":"end"' not in (folder / name).read_text() and time.time() < until:
+                    time.sleep(0.05)
+                told = records(folder / name)
+                timed = [r for r in kernels_of(told, "swap-in") if "start" in r and "layer" in r]
+                graphs = sum("node" in r for r in timed)
+                print(name, told[0]["clock"], len(timed), "swap-ins with times,", graphs,
+                      "in graphs;", told[-1])
+                assert told[0]["clock"] == "cupti" and told[-1]["type"] == "end"
+                assert graphs > 20 and len(kernels_of(told, "attention")) > 20
+            assert process.poll() is None, "the program did not survive"
+        finally:
+            process.terminate()
+
+
+def fatbin(folder):
+    """The example's kernels, beside it or compiled."""
+    built = pathlib.Path(PROGRAM).resolve().parent / "dsa_kernels.fatbin"
+    if not built.exists():
+        built = folder / "dsa_kernels.fatbin"
+        root = HERE.parent.parent
+        subprocess.run([shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc", "-fatbin", "-arch=native",
+                        "-I", root, "-o", built, root / "examples/dsa_kernels.cu"], check=True)
+    return built
+
+
+def attend(folder, scenario, **more):
+    """What a PyTorch program said, and the trace it left."""
+    trace, metrics = folder / "x.jsonl", folder / "x.prom"
+    env = environment(HISPARSE_TRACE=str(trace), LD_PRELOAD=LIBRARY,
+                      **dict(dict(HISPARSE_METRICS=str(metrics)), **more))
+    done = subprocess.run([sys.executable, HERE / "attend.py", fatbin(folder), scenario], env=env,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=200)
+    print(done.stderr.strip()[-2000:])
+    assert done.returncode == 0, done.returncode
+    return json.loads(done.stdout.splitlines()[-1]), said(done.stderr), records(trace), metrics
+
+
+def case_before(folder):
+    found, lines, told, metrics = attend(folder, "before")
+    print(found, told[0], told[-1])
+    assert found["profiler"] > 0, "the profiler saw no kernel"
+    assert told[0]["clock"] == "device" and "another profiler" in told[0]["why"]
+    assert len(lines) == 1 and "another profiler has CUPTI" in lines[0], lines
+    check_counts(told, metrics)
+
+
+def case_after(folder):
+    found, lines, told, metrics = attend(folder, "after")
+    swaps = kernels_of(told, "swap-in")
+    timed = [r for r in swaps if "start" in r]
+    print(found, told[0], told[-1], len(timed), "swap-ins with times of", len(swaps))
+    assert found["profiler"] > 0, "the profiler saw no kernel"
+    assert told[0]["clock"] == "cupti"
+    assert 20 < len(timed) < len(swaps)
+    assert len(lines) == 1 and "took CUPTI over" in lines[0], lines
+    check_counts(told, metrics)
+
+
+def scrape(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
+        return reply.read().decode()
+
+
+def case_capture(folder):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    go, trace = folder / "go", folder / "x.jsonl"
+    env = environment(HISPARSE_TRACE=str(trace), HISPARSE_METRICS=str(port), LD_PRELOAD=LIBRARY)
+    with subprocess.Popen([sys.executable, HERE / "attend.py", fatbin(folder), "capture", go],
+                          env=env, stdout=subprocess.PIPE, text=True) as process:
+        while not go.exists():
+            assert process.poll() is None, process.returncode
+            time.sleep(0.02)
+        scrapes, until = 0, time.time() + 4
+        while time.time() < until:
+            assert "hisparse_layer_misses_total" in scrape(port)
+            scrapes += 1
+        go.unlink()
+        found = json.loads(process.communicate(timeout=100)[0].splitlines()[-1])
+    told = records(trace)
+    graphs = sum("node" in r for r in kernels_of(told, "swap-in"))
+    print(scrapes, "scrapes while the capture was open;", found, graphs, "swap-ins in graphs;",
+          told[-1])
+    assert process.returncode == 0 and found["equal"]
+    assert scrapes > 10 and graphs > 50
+
+
+CASES = dict(kernels=case_kernels, running=case_running, before=case_before, after=case_after,
+             capture=case_capture)
+TORCH = ("before", "after", "capture")
+
+
+def main():
+    if subprocess.run([PROGRAM, "--probe"], stdout=subprocess.DEVNULL).returncode == 77:
+        sys.exit(77)
+    failed = []
+    for name in sys.argv[4:] or CASES:
+        if name in TORCH and not importlib.util.find_spec("torch"):
+            print(f"{name}: left out, there is no PyTorch")
+            continue
+        print(f"== {name}", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                CASES[name](pathlib.Path(folder))
+            except Exception:  # the others still tell something
+                failed.append(name)
+                print(traceback.format_exc()[-3000:])
+        print(f"{name}: {'FAILED' if name in failed else 'ok'}", flush=True)
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    HISPARSE, LIBRARY, PROGRAM = map(os.path.realpath, sys.argv[1:4])
+    main()
