@@ -220,6 +220,8 @@ static CUresult fill(struct hs_look *look)
 	count(&look->kernel->launches);
 	if (value)
 		atomic_store_explicit(&window->virgin, false, memory_order_relaxed);
+	else
+		atomic_store_explicit(&window->filled, true, memory_order_relaxed);
 	site = hs_look_site(look->launch);
 	hs_cache_wrote(window, (CUdeviceptr)pointer, (size_t)bytes, &site);
 	return result;

@@ -5,24 +5,33 @@
 #include "src/base/options.h"
 #include "src/memory/budget.h"
 #include "src/memory/pool.h"
+#include "src/memory/window.h"
 
 #define GIB ((double)(1ull << 30))
 /* Bytes per token and layer that stay on the device: the indexer's key
  * (DeepSeek-V3.2: 128 + 4) and our map's entry. */
 #define KEY_BYTES 132
 #define MAP_BYTES 4
-/* An eighth is not enough of a small device. */
-#define SMALL_RESERVE ((size_t)32 << 20)
+/* A hot row, with what the cache notes of it, for so many tokens. Of 10 million
+ * tokens 277,000 rows, of which 100 requests with 2,048 rows a step use 205,000. */
+#define HOT_ONE_IN 36
+#define HOT_BYTES 28
+/* Lists, graphs, tables: of a small device relatively more. */
+#define FIXED_LEAST ((size_t)32 << 20)
+#define FIXED_MOST ((size_t)256 << 20)
+#define SAMPLED ((size_t)16 << 20)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static CUdevice device;
-static size_t total;   /* of the device, under the cap */
-static size_t reserve; /* 0 while windows may not live on the host */
+static size_t total; /* of the device, under the cap */
+static size_t fixed; /* part of the reserve; 0 while windows may not live on the host */
 static size_t pool;
 static _Atomic size_t used[2]; /* by enum hs_place */
 static _Atomic size_t own;
-static _Atomic size_t maps;	  /* of the KV windows seen; not from the reserve */
-static _Atomic size_t first_told; /* 0: nothing told yet */
+static _Atomic size_t hot, mapped; /* the reserve's other parts, by the tokens told */
+static _Atomic size_t maps;	   /* of the KV windows seen, if that is more */
+static _Atomic size_t lowest = SIZE_MAX; /* that was left for KV */
+static _Atomic size_t first_told;	 /* 0: nothing told yet */
 static _Atomic bool kv_seen, pool_failed;
 
 static size_t smaller(size_t a, size_t b)
@@ -38,6 +47,11 @@ static size_t larger(size_t a, size_t b)
 static size_t above(size_t a, size_t b)
 {
 	return a > b ? a - b : 0;
+}
+
+static size_t reserved(void)
+{
+	return fixed + atomic_load(&hot) + larger(atomic_load(&mapped), atomic_load(&maps));
 }
 
 static void measure(void)
@@ -59,7 +73,7 @@ static void measure(void)
 		gpus = (unsigned)count;
 	pool = hs_pool_size("", options->host_bytes, gpus) & ~(HS_GRANULE - 1);
 	if (pool)
-		reserve = larger(total / 8, smaller(SMALL_RESERVE, total / 4));
+		fixed = smaller(larger(total / 64, smaller(FIXED_LEAST, total / 8)), FIXED_MOST);
 }
 
 static void ready(void)
@@ -103,10 +117,79 @@ static CUresult device_left(size_t *left)
 	return result;
 }
 
+/* What is told for so much free memory: the most for which the device holds keys,
+ * maps and hot rows, and the device and the pool all of it. */
+static size_t story(size_t device, size_t host)
+{
+	const uint64_t row = hs_options()->row;
+	const uint64_t told = (row + KEY_BYTES) * HOT_ONE_IN;
+	const uint64_t held = (KEY_BYTES + MAP_BYTES) * HOT_ONE_IN + row + HOT_BYTES;
+	const uint64_t room = above(device, fixed);
+
+	return smaller(room * told / held, (room + host) * told / (held + row * HOT_ONE_IN));
+}
+
+/* Device memory that KV may have, when `left` is free: what holds nothing but
+ * zeros is most likely KV already. */
+static size_t for_kv(size_t left, struct hs_memory_counts *zeros)
+{
+	*zeros = (struct hs_memory_counts){.pool = 0};
+	hs_window_zeros(zeros);
+	return smaller(left + zeros->window_bytes[HS_PLACE_DEVICE] +
+			       smaller(atomic_load(&own), reserved()),
+		total);
+}
+
+/* What has been in use beyond what is now: it will be again. */
+static size_t comes_and_goes(size_t device)
+{
+	return above(device, atomic_load(&lowest));
+}
+
+/* As long as no KV window is known: later ones find what they were promised. */
+static void adjust(size_t left)
+{
+	const uint64_t row = hs_options()->row;
+	struct hs_memory_counts zeros;
+	size_t device, tokens;
+
+	device = for_kv(left, &zeros);
+	tokens = story(above(device, comes_and_goes(device)),
+			 above(pool, hs_budget_used(HS_PLACE_HOST)) +
+				 zeros.window_bytes[HS_PLACE_HOST]) /
+		 (row + KEY_BYTES);
+	atomic_store(&hot, tokens / HOT_ONE_IN * (row + HOT_BYTES));
+	atomic_store(&mapped, tokens * MAP_BYTES);
+}
+
+void hs_budget_sample(size_t bytes)
+{
+	struct hs_memory_counts zeros;
+	size_t left, before = atomic_load(&lowest);
+
+	if (bytes < SAMPLED || !hs_budget_active() || atomic_load(&kv_seen) ||
+		device_left(&left) != CUDA_SUCCESS)
+		return;
+	left = for_kv(left, &zeros);
+	while (left < before && !atomic_compare_exchange_weak(&lowest, &before, left))
+		;
+}
+
+void hs_budget_adjust(void)
+{
+	size_t left;
+
+	ready();
+	if (fixed && !atomic_load(&kv_seen) && device_left(&left) == CUDA_SUCCESS)
+		adjust(left);
+}
+
 size_t hs_memory_reserve(void)
 {
 	ready();
-	return reserve ? above(reserve + atomic_load(&maps), atomic_load(&own)) : 0;
+	if (!atomic_load(&hot))
+		hs_budget_adjust();
+	return above(reserved(), atomic_load(&own));
 }
 
 bool hs_budget_own(size_t bytes)
@@ -129,7 +212,7 @@ void hs_budget_read(struct hs_memory_counts *counts)
 {
 	counts->pool = atomic_load(&pool_failed) ? 0 : pool;
 	counts->pool_used = hs_budget_used(HS_PLACE_HOST);
-	counts->reserve = reserve;
+	counts->reserve = reserved();
 	counts->own = atomic_load(&own);
 }
 
@@ -145,7 +228,7 @@ bool hs_budget_room(size_t bytes)
 
 	if (!hs_budget_active() || device_left(&left) != CUDA_SUCCESS)
 		return true;
-	return bytes <= above(left, above(reserve, atomic_load(&own)));
+	return bytes <= above(left, above(reserved(), atomic_load(&own)));
 }
 
 bool hs_budget_pool(size_t bytes)
@@ -172,28 +255,24 @@ void hs_budget_kv_gone(size_t share)
 	atomic_fetch_sub(&maps, share);
 }
 
-static size_t story(size_t device, size_t host)
-{
-	const uint64_t share = above(device, reserve);
-
-	return smaller(
-		share * (hs_options()->row + KEY_BYTES) / (KEY_BYTES + MAP_BYTES), device + host);
-}
-
 static size_t story_total(void)
 {
 	return hs_budget_active() ? story(total, pool) : total;
 }
 
-/* left: of the device, under the cap */
+/* left: of the device, under the cap. What comes and goes is in it: vLLM takes
+ * that off by itself, SGLang a share of all. */
 static size_t tell(size_t left)
 {
-	size_t told = smaller(left, total), none = 0;
+	size_t told = smaller(left, total), transient, none = 0;
 
 	if (hs_budget_active() && !atomic_load(&kv_seen)) {
+		adjust(left);
 		/* As if nothing of the reserve were used, which is ours to use. */
-		told = story(smaller(left + smaller(atomic_load(&own), reserve), total),
-			above(pool, hs_budget_used(HS_PLACE_HOST)));
+		told = smaller(left + smaller(atomic_load(&own), reserved()), total);
+		transient = comes_and_goes(told);
+		told = story(told - transient, above(pool, hs_budget_used(HS_PLACE_HOST))) +
+		       transient;
 		if (!atomic_compare_exchange_strong(&first_told, &none, told))
 			told = smaller(told, none);
 	}
@@ -258,5 +337,5 @@ void hs_budget_say(void)
 	hs_info("memory: host pool %.2f GiB, device %.2f GiB%s, reserve %.2f GiB, KV placed %s, "
 		"told %.2f GiB",
 		pool / GIB, total / GIB, options->gpu_bytes == HS_AUTO ? "" : " (HISPARSE_GPU_GIB)",
-		reserve / GIB, places[options->place], story_total() / GIB);
+		reserved() / GIB, places[options->place], story_total() / GIB);
 }

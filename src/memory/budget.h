@@ -9,16 +9,18 @@
  * while windows move.
  *
  *	D  free device memory (the driver's, under HISPARSE_GPU_GIB)
- *	R  the reserve: hot rows, lists, graphs; an eighth of the device, a
- *	   quarter (at most 32 MiB) of a small one
+ *	R  the reserve: one hot row for 36 tokens, and lists and graphs
  *	H  what is left of the host pool
  *
  * Pool, reserve and story are those of one device, the first that is asked about:
  * the engines run one process per GPU. Of others the driver's word is passed on.
  *
- * Told while no KV window is seen: min((D - R) * (row + 132) / 136, D + H),
- * since a token costs 136 bytes a layer on the device (the indexer's 132 and
- * the map's 4) and its row in the pool. Never more than the first answer.
+ * Told while no KV window is seen: as much as fits, min(D * c / d, (D + H) * c /
+ * (d + row)), without what lists and graphs take. A token that takes c = row + 132
+ * bytes a layer of the engine's cache takes d on the device, the indexer's 132,
+ * the map's 4 and its share of a hot row, and its row in the pool or on the device.
+ * Never more than the first answer. R follows from it, until the first KV window
+ * is seen: it falls while weights are loaded, and not while KV is allocated.
  */
 
 #include <stdbool.h>
@@ -39,6 +41,10 @@ size_t hs_budget_used(enum hs_place place);
 bool hs_budget_own(size_t bytes);
 void hs_budget_disown(size_t bytes);
 
+/* `bytes` of device memory were taken, or are about to be given back: what is in
+ * use now will be in use again, whatever is free when KV is sized. */
+void hs_budget_sample(size_t bytes);
+
 /* The part of hs_memory_read that is about pool and reserve; zeros until a
  * window was made. */
 void hs_budget_read(struct hs_memory_counts *counts);
@@ -46,6 +52,9 @@ void hs_budget_read(struct hs_memory_counts *counts);
 /* Whether windows may move to the host: not HISPARSE_PLACE=device, and a pool
  * that has not failed. While they may not, everything is as the driver says. */
 bool hs_budget_active(void);
+
+/* The reserve as of what is free now. Where nothing is half allocated. */
+void hs_budget_adjust(void);
 
 /* Whether `bytes` more on the current context's device leave the reserve. */
 bool hs_budget_room(size_t bytes);
@@ -57,9 +66,8 @@ bool hs_budget_pool(size_t bytes);
 void hs_budget_pool_failed(void);
 
 /* A window was seen to hold KV (row 0: not known): the true device figure is
- * told from here on, and the reserve grows by the maps of its rows, which the
- * engine was told to leave room for. Returns those bytes, for gone. Launch
- * path. */
+ * told from here on, and the reserve has room for the maps of its rows, be they
+ * more than was told. Returns those bytes, for gone. Launch path. */
 size_t hs_budget_kv_seen(size_t bytes, uint32_t row);
 void hs_budget_kv_gone(size_t share);
 

@@ -36,6 +36,8 @@ static void touched(CUdeviceptr dst, size_t bytes, CUstream stream, bool per_thr
 		return;
 	if (data && atomic_load_explicit(&window->virgin, memory_order_relaxed))
 		atomic_store_explicit(&window->virgin, false, memory_order_relaxed);
+	if (!data)
+		atomic_store_explicit(&window->filled, true, memory_order_relaxed);
 	room = window->start + window->bytes - dst;
 	site = site_of(stream, per_thread);
 	hs_cache_wrote(window, dst, bytes < room ? bytes : room, &site);

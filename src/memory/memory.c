@@ -48,6 +48,8 @@ static CUresult small_alloc(CUdeviceptr *out, size_t bytes)
 
 	if (result == CUDA_ERROR_OUT_OF_MEMORY && hs_memory_spare(bytes))
 		result = driver_alloc(out, bytes);
+	if (result == CUDA_SUCCESS)
+		hs_budget_sample(bytes);
 	return result;
 }
 
@@ -169,6 +171,8 @@ static CUresult window_free(CUdeviceptr ptr)
 	if (!window || window->start != ptr)
 		return CUDA_ERROR_INVALID_VALUE;
 	h = hs_holding_of(window);
+	if (!atomic_load(&window->virgin))
+		hs_budget_sample(window->bytes);
 	hs_place_learn(h);
 	hs_holding_withdraw(h);
 	h->doomed = true;

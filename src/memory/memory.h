@@ -47,6 +47,7 @@ struct hs_window {
 	_Atomic size_t host;  /* bytes on the host of a window that is in parts (range.h) */
 	_Atomic bool unseen;  /* graph nodes made by hand write to it: no hot rows */
 	_Atomic bool virgin;  /* saw nothing but its zero fill */
+	_Atomic bool filled;  /* and has seen that */
 	_Atomic uint32_t row; /* bytes of a KV row, 0 while unknown */
 };
 

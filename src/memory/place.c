@@ -148,6 +148,7 @@ CUresult hs_place_choose(enum hs_place *place, size_t bytes)
 	*place = HS_PLACE_DEVICE;
 	if (!hs_budget_active())
 		return CUDA_SUCCESS;
+	hs_budget_adjust();
 	if (kv && hs_options()->place == HS_OPTION_HOST && pool_takes(bytes)) {
 		*place = HS_PLACE_HOST;
 		return CUDA_SUCCESS;

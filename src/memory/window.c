@@ -64,6 +64,7 @@ struct hs_holding *hs_holding_take(void)
 		atomic_store(&holding->window.place, HS_PLACE_DEVICE);
 		atomic_store(&holding->window.host, 0);
 		atomic_store(&holding->window.virgin, true);
+		atomic_store(&holding->window.filled, false);
 		atomic_store(&holding->window.unseen, false);
 		atomic_store(&holding->window.row, 0);
 		holding->window.id = (uint32_t)last_taken;
@@ -176,7 +177,14 @@ struct hs_window *hs_window_find(CUdeviceptr ptr)
 	return window;
 }
 
-static void count(struct table *table, struct hs_memory_counts *counts)
+static bool zeros(struct hs_window *window)
+{
+	return atomic_load_explicit(&window->virgin, memory_order_relaxed) &&
+	       atomic_load_explicit(&window->filled, memory_order_relaxed) &&
+	       atomic_load_explicit(&window->use, memory_order_relaxed) == HS_USE_UNKNOWN;
+}
+
+static void count(struct table *table, struct hs_memory_counts *counts, bool all)
 {
 	const size_t n = atomic_load_explicit(&table->count, memory_order_relaxed);
 
@@ -189,7 +197,7 @@ static void count(struct table *table, struct hs_memory_counts *counts)
 		size_t bytes, host;
 		int place;
 
-		if (!window) /* a table that is being written: it is read again */
+		if (!window || (!all && !zeros(window))) /* NULL: a table that is being written: it is read again */
 			continue;
 		place = atomic_load_explicit(&window->place, memory_order_relaxed);
 		counts->windows[place]++;
@@ -203,15 +211,25 @@ static void count(struct table *table, struct hs_memory_counts *counts)
 	}
 }
 
-void hs_window_read(struct hs_memory_counts *counts)
+static void count_current(struct hs_memory_counts *counts, bool all)
 {
 	unsigned seen;
 
 	do {
 		seen = atomic_load_explicit(&generation, memory_order_acquire);
-		count(&tables[seen & 1], counts);
+		count(&tables[seen & 1], counts, all);
 		atomic_thread_fence(memory_order_acquire);
 	} while (atomic_load_explicit(&generation, memory_order_relaxed) != seen);
+}
+
+void hs_window_read(struct hs_memory_counts *counts)
+{
+	count_current(counts, true);
+}
+
+void hs_window_zeros(struct hs_memory_counts *counts)
+{
+	count_current(counts, false);
 }
 
 bool hs_window_any(void)

@@ -9,6 +9,7 @@
 #include "fake_driver.h"
 #include "src/memory/account.h"
 #include "src/memory/arena.h"
+#include "src/memory/copy.h"
 #include "src/memory/pool.h"
 
 static size_t told(size_t *total)
@@ -19,11 +20,22 @@ static size_t told(size_t *total)
 	return left;
 }
 
+/* 32 MiB for lists and graphs of a device like this. */
 static size_t story(size_t device, size_t host, size_t row)
 {
-	const size_t kv = (device - fake.device_bytes / 8) * (row + 132) / 136;
+	const size_t hot = row + 28, room = device - 32 * MIB;
+	const size_t kv = room * 36 * (row + 132) / (36 * 136 + hot);
+	const size_t all = (room + host) * 36 * (row + 132) / (36 * 136 + hot + 36 * row);
 
-	return kv < device + host ? kv : device + host;
+	return kv < all ? kv : all;
+}
+
+/* What is kept of that: hot rows and maps. */
+static size_t kept(size_t told, size_t row)
+{
+	const size_t tokens = told / (row + 132);
+
+	return 32 * MIB + tokens / 36 * (row + 28) + tokens * 4;
 }
 
 static void the_formula_holds(void **state)
@@ -41,32 +53,98 @@ static void the_formula_holds(void **state)
 	assert_int_equal(bytes, total);
 	assert_int_equal(INSIDE(hs_memory_info(NULL, NULL)), CUDA_SUCCESS);
 	assert_int_equal(INSIDE(hs_memory_total(NULL, 0)), CUDA_ERROR_INVALID_VALUE);
-	/* Device-bound now: a device byte is worth 5.8. */
+	/* Device-bound now: a device byte is worth 5.1. */
 	scratch = fake_window(140);
 	assert_int_equal(told(NULL), story(76 * MIB, host, 656));
-	assert_int_equal(told(NULL), 44 * MIB * 788 / 136);
+	assert_int_equal(told(NULL), 44 * MIB * 36 * 788 / (36 * 136 + 684));
 	/* Never above the first, whatever comes free. */
 	fake_free(scratch);
 	assert_int_equal(told(NULL), first);
 	fake.device_used = 0;
 	assert_int_equal(told(NULL), first);
 	/* Our own memory is the reserve's: the story does not change. */
-	fake.device_used = 160 * MIB;
+	fake.device_used = 190 * MIB;
 	before = told(NULL);
 	assert_true(before < first);
+	assert_int_equal(hs_memory_reserve(), kept(before, 656));
 	assert_int_equal(hs_memory_own(&kv, 10 * MIB), 0);
 	assert_int_equal(told(NULL), before);
-	assert_int_equal(hs_memory_reserve(), 22 * MIB);
+	assert_int_equal(hs_memory_reserve(), kept(before, 656) - 10 * MIB);
 	hs_memory_disown(kv);
 	/* KV seen: the device as it is. */
 	kv = fake_window(20);
 	hs_window_reveal(hs_window_find(kv), HS_USE_KV, 656);
-	assert_int_equal(told(&bytes), 256 * MIB - 180 * MIB);
+	assert_int_equal(told(&bytes), 256 * MIB - 210 * MIB);
 	assert_int_equal(bytes, total);
-	/* Its map is not taken from what the hot rows are to have. */
-	assert_int_equal(hs_memory_reserve(), 32 * MIB + 20 * MIB / 656 * 4);
+	/* Its map is part of what was kept. */
+	assert_int_equal(hs_memory_reserve(), kept(before, 656));
 	fake_free(kv);
-	assert_int_equal(hs_memory_reserve(), 32 * MIB);
+	assert_int_equal(hs_memory_reserve(), kept(before, 656));
+}
+
+/* More rows than were told, by an engine that was told how many to make. */
+static void maps_beyond_what_was_told(void **state)
+{
+	const size_t rows = 128 * MIB / 64;
+	CUdeviceptr kv;
+	size_t before;
+
+	(void)state;
+	fake.options.host_bytes = 4 * MIB;
+	kv = fake_window(128);
+	before = kept(story(256 * MIB, 4 * MIB, 656), 656);
+	assert_int_equal(hs_memory_reserve(), before);
+	hs_window_reveal(hs_window_find(kv), HS_USE_KV, 64);
+	assert_int_equal(hs_memory_reserve(),
+		before - story(256 * MIB, 4 * MIB, 656) / 788 * 4 + rows * 4);
+	fake_free(kv);
+	assert_int_equal(hs_memory_reserve(), before);
+}
+
+/* The reserve is what KV will need, not what it would have needed. */
+static void weights_make_the_reserve_smaller(void **state)
+{
+	CUdeviceptr weights[4];
+	size_t before;
+
+	(void)state;
+	before = told(NULL);
+	assert_int_equal(hs_memory_reserve(), kept(before, 656));
+	for (int i = 0; i < 4; i++) {
+		weights[i] = fake_window(40);
+		assert_int_not_equal(weights[i], 0);
+		hs_copy_wrote(weights[i], 40 * MIB, NULL, false);
+	}
+	assert_true(told(NULL) < before);
+	assert_int_equal(hs_memory_reserve(), kept(story(96 * MIB, 256 * MIB, 656), 656));
+	before = hs_memory_reserve();
+	/* And what is zero may be KV: the reserve stays. */
+	weights[0] = fake_window(30);
+	hs_copy_filled(weights[0], 30 * MIB, NULL, false);
+	assert_int_equal(hs_memory_reserve(), before);
+	told(NULL);
+	assert_int_equal(hs_memory_reserve(), before);
+}
+
+/* What a trial run took for a while, the engine will take again. */
+static void what_came_and_went_comes_again(void **state)
+{
+	const size_t host = fake.options.host_bytes = 1024 * MIB;
+	CUdeviceptr window, small;
+	size_t first = told(NULL);
+
+	(void)state;
+	assert_int_equal(first, story(256 * MIB, host, 656));
+	window = fake_window(30);
+	hs_copy_wrote(window, 30 * MIB, NULL, false);
+	fake.options.window_bytes = 1024 * MIB;
+	assert_int_equal(INSIDE(hs_memory_alloc(&small, 20 * MIB)), CUDA_SUCCESS);
+	assert_int_equal(told(NULL), story(206 * MIB, host, 656));
+	fake_free(window);
+	assert_int_equal(told(NULL), story(206 * MIB, host, 656) + 30 * MIB);
+	fake_free(small);
+	assert_int_equal(told(NULL), story(206 * MIB, host, 656) + 50 * MIB);
+	assert_int_equal(hs_memory_reserve(), kept(story(206 * MIB, host, 656), 656));
 }
 
 static void a_wide_row_and_a_small_pool(void **state)
@@ -75,19 +153,20 @@ static void a_wide_row_and_a_small_pool(void **state)
 	fake.options.row = 1152;
 	fake.options.host_bytes = 900 * MIB;
 	fake.device_used = 192 * MIB;
-	assert_int_equal(told(NULL), 32 * MIB * 1284 / 136);
+	assert_int_equal(told(NULL), 32 * MIB * 36 * 1284 / (36 * 136 + 1180));
 	fake.device_used = 240 * MIB; /* only the reserve is left */
 	assert_int_equal(told(NULL), 0);
 	fake.device_used = 64 * MIB;
-	assert_int_equal(told(NULL), 32 * MIB * 1284 / 136);
+	assert_int_equal(told(NULL), 32 * MIB * 36 * 1284 / (36 * 136 + 1180));
 }
 
-static void a_small_device_keeps_a_quarter(void **state)
+static void a_small_device_keeps_an_eighth_for_lists(void **state)
 {
 	(void)state;
 	fake.device_bytes = 48 * MIB;
-	assert_int_equal(told(NULL), 36 * MIB * 788 / 136);
-	assert_int_equal(hs_memory_reserve(), 12 * MIB);
+	assert_int_equal(told(NULL), 42 * MIB * 36 * 788 / (36 * 136 + 684));
+	assert_int_equal(hs_memory_reserve(),
+		kept(42 * MIB * 36 * 788 / (36 * 136 + 684), 656) - 26 * MIB);
 }
 
 static void standing_aside_is_the_driver(void **state)
@@ -165,14 +244,16 @@ static void what_the_driver_allocates_counts(void **state)
 
 static void own_memory_is_zeroed_and_bounded(void **state)
 {
+	const size_t reserve = hs_memory_reserve();
 	CUdeviceptr own = 0, more;
 
 	(void)state;
+	assert_int_equal(reserve, kept(story(256 * MIB, 256 * MIB, 656), 656));
 	assert_int_equal(hs_memory_own(&own, 0), -EINVAL);
 	assert_int_equal(hs_memory_own(&own, 10000), 0);
 	for (size_t i = 0; i < 10000; i++)
 		assert_int_equal(((unsigned char *)own)[i], 0);
-	assert_int_equal(hs_memory_reserve(), 32 * MIB - 10000);
+	assert_int_equal(hs_memory_reserve(), reserve - 10000);
 	/* Beyond the reserve: while a sixteenth of the device stays free. */
 	assert_int_equal(hs_memory_own(&more, 100 * MIB), 0);
 	assert_int_equal(hs_memory_reserve(), 0);
@@ -190,7 +271,7 @@ static void hot_areas_are_congruent(void **state)
 {
 	static const uint32_t rows[] = {656, 1152, 576, 528, 584, 448};
 	CUdeviceptr window = fake_window(8), hot[6], last = 0;
-	const size_t used = fake.device_used;
+	const size_t used = fake.device_used, reserve = hs_memory_reserve();
 
 	(void)state;
 	for (int i = 0; i < 6; i++) {
@@ -212,13 +293,14 @@ static void hot_areas_are_congruent(void **state)
 		hs_memory_cold(hot[i]);
 	assert_int_equal(fake.device_used, used);
 	assert_int_equal(fake.reservations, 1);
-	assert_int_equal(hs_memory_reserve(), 32 * MIB);
+	assert_int_equal(hs_memory_reserve(), reserve);
 	assert_int_equal(fake.outside, 0);
 }
 
 static void hot_areas_refuse(void **state)
 {
 	CUdeviceptr window = fake_window(8), hot = 0;
+	const size_t reserve = hs_memory_reserve();
 
 	(void)state;
 	/* nearest under the thread sanitizer, whose areas begin 128 GiB above */
@@ -235,7 +317,7 @@ static void hot_areas_refuse(void **state)
 	assert_int_equal(hot, 0);
 	assert_int_equal(fake.reservations, 1);
 	assert_int_equal(fake.handles, 2);
-	assert_int_equal(hs_memory_reserve(), 32 * MIB);
+	assert_int_equal(hs_memory_reserve(), reserve);
 }
 
 static char root[] = "hs-pool-XXXXXX";
@@ -313,8 +395,11 @@ int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_formula_holds),
+		cmocka_unit_test(maps_beyond_what_was_told),
+		cmocka_unit_test(weights_make_the_reserve_smaller),
+		cmocka_unit_test(what_came_and_went_comes_again),
 		cmocka_unit_test(a_wide_row_and_a_small_pool),
-		cmocka_unit_test(a_small_device_keeps_a_quarter),
+		cmocka_unit_test(a_small_device_keeps_an_eighth_for_lists),
 		cmocka_unit_test(standing_aside_is_the_driver),
 		cmocka_unit_test(the_cap_holds),
 		cmocka_unit_test(what_the_driver_allocates_counts),

@@ -132,7 +132,7 @@ static void auto_moves_out_when_the_reserve_is_all_that_is_left(void **state)
 
 static void unknown_sizes_are_refused_once(void **state)
 {
-	CUdeviceptr full = fake_window(220), ptr;
+	CUdeviceptr full = fake_window(208), ptr;
 
 	(void)state;
 	reveal(full, HS_USE_OTHER);
