@@ -109,6 +109,59 @@ static void test_lists_differ(void **state)
 	hs_dsat_finish(&again);
 }
 
+/* The last steps miss nothing and name every row that is cached. */
+static void test_sweep_names_all(void **state)
+{
+	enum { SWEEP = (HOT + K - 1) / K };
+	struct hs_dsat trace = {
+		.layers = LAYERS, .steps = STEPS + SWEEP, .batch = BATCH, .k = K, .ctx = CTX};
+	struct hs_dsat_plan plan = {
+		.hot = HOT, .misses = 9, .churn = 150, .seed = 7, .sweep = SWEEP};
+	uint32_t misses[(STEPS + SWEEP) * STREAMS];
+
+	(void)state;
+	assert_int_equal(hs_dsat_init(&trace), 0);
+	assert_int_equal(hs_dsat_generate(&trace, &plan), 0);
+	assert_int_equal(hs_dsat_check(&trace, HOT, misses, NULL), 0);
+	for (uint32_t i = 0; i < STREAMS; i++) {
+		uint8_t named[CTX] = {0};
+		uint32_t sum = 0;
+
+		assert_int_equal(misses[(STEPS - 1) * STREAMS + i], 9);
+		for (uint32_t step = STEPS; step < STEPS + SWEEP; step++) {
+			const int32_t *list = hs_dsat_list(&trace, step, i / BATCH, i % BATCH);
+
+			assert_int_equal(misses[step * STREAMS + i], 0);
+			for (uint32_t j = 0; j < K; j++)
+				named[list[j]] = 1;
+		}
+		for (uint32_t j = 0; j < CTX; j++)
+			sum += named[j];
+		assert_int_equal(sum, HOT);
+	}
+	plan.sweep = STEPS + SWEEP;
+	assert_int_equal(hs_dsat_generate(&trace, &plan), -EINVAL);
+	hs_dsat_finish(&trace);
+}
+
+/* So that a padded batch can be compared with a smaller one. */
+static void test_batch_leaves_lists(void **state)
+{
+	struct hs_dsat trace = make(9);
+	struct hs_dsat one = {.layers = LAYERS, .steps = STEPS, .batch = 1, .k = K, .ctx = CTX};
+	struct hs_dsat_plan plan = {.hot = HOT, .misses = 9, .churn = 150, .seed = 7};
+
+	(void)state;
+	assert_int_equal(hs_dsat_init(&one), 0);
+	assert_int_equal(hs_dsat_generate(&one, &plan), 0);
+	for (uint32_t step = 0; step < STEPS; step++)
+		for (uint32_t layer = 0; layer < LAYERS; layer++)
+			assert_memory_equal(hs_dsat_list(&trace, step, layer, 0),
+				hs_dsat_list(&one, step, layer, 0), K * sizeof(int32_t));
+	hs_dsat_finish(&one);
+	hs_dsat_finish(&trace);
+}
+
 static void test_lru_order(void **state)
 {
 	/* Hot 4, k 2. Step 3 hits 0, so 1 is the oldest of step 1 and leaves. */
@@ -201,6 +254,8 @@ int main(void)
 		cmocka_unit_test(test_exact_misses),
 		cmocka_unit_test(test_slow_reference_agrees),
 		cmocka_unit_test(test_lists_differ),
+		cmocka_unit_test(test_sweep_names_all),
+		cmocka_unit_test(test_batch_leaves_lists),
 		cmocka_unit_test(test_lru_order),
 		cmocka_unit_test(test_checker_sees_bad_lists),
 		cmocka_unit_test(test_plans_that_cannot_be_met),

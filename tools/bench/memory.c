@@ -2,20 +2,24 @@
 #include "tools/bench/memory.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "src/base/options.h"
 
-/* Where the library reserves hot areas, too: above every window. Driver 580.159
- * takes a hint that is a multiple of 32 MiB, for sizes that are. */
-#define HOT_ABOVE (UINT64_C(768) << 30)
-#define HOT_STEP (UINT64_C(64) << 30)
-#define HOT_TRIES 8
-#define HOT_ROUND (UINT64_C(32) << 20)
+/* One reservation for all hot areas, above every window, as the library has
+ * its. Driver 580.159 takes a hint only at a multiple of 32 MiB and not for a
+ * small size (src/memory/arena.h): an area of a few thousand rows alone got an
+ * address out of reach. */
+#define HOT_SPAN (UINT64_C(64) << 30)
+#define HOT_STEP (UINT64_C(32) << 20)
+
+/* GiB above the first window, to try in this order. */
+static const uint64_t hot_above[] = {768, 640, 512, 256, 128, 832};
 
 struct hot {
 	CUdeviceptr base, start; /* of the layer; of its first hot row */
-	CUdeviceptr reserved;
-	size_t bytes, mapped; /* asked for; reserved and mapped */
+	CUdeviceptr mapped_at;
+	size_t bytes, mapped; /* asked for; mapped */
 	CUmemGenericAllocationHandle handle;
 };
 
@@ -23,6 +27,8 @@ static struct {
 	struct hs_window windows[HS_BENCH_WINDOWS];
 	uint32_t window_count;
 	struct hot hots[HS_BENCH_WINDOWS];
+	CUdeviceptr span; /* HOT_SPAN bytes for hot areas, or 0 */
+	size_t span_used;
 	CUdeviceptr own;
 	size_t own_bytes, own_used;
 	struct hs_options options;
@@ -62,6 +68,8 @@ void hs_bench_memory_close(void)
 	for (size_t i = 0; i < HS_BENCH_WINDOWS; i++)
 		if (bench.hots[i].start)
 			hs_memory_cold(bench.hots[i].start);
+	if (bench.span)
+		hs_driver.cuMemAddressFree(bench.span, HOT_SPAN);
 	if (bench.own)
 		hs_driver.cuMemFree_v2(bench.own);
 	memset(&bench, 0, sizeof(bench));
@@ -178,24 +186,41 @@ void hs_memory_disown(CUdeviceptr ptr)
 /* Whether base + index * row reaches all of it with an int32. */
 static bool addressable(const struct hot *hot, uint32_t row)
 {
-	return hot->reserved > hot->base &&
-	       (hot->reserved - hot->base + hot->mapped) / row < INT32_MAX;
+	return hot->mapped_at > hot->base &&
+	       (hot->mapped_at - hot->base + hot->mapped) / row < INT32_MAX;
 }
 
-/* The driver may answer another address than the hint. */
-static int reserve(struct hot *hot, uint32_t row)
+/* Says what the driver offers: that it takes no hint is what to know then. */
+static void reserve_span(CUdeviceptr base)
 {
-	CUdeviceptr hint = (hot->base + HOT_ABOVE + HOT_ROUND - 1) & ~(HOT_ROUND - 1);
+	for (size_t i = 0; i < sizeof(hot_above) / sizeof(hot_above[0]); i++) {
+		CUdeviceptr hint = (base + (hot_above[i] << 30) + HOT_STEP - 1) & ~(HOT_STEP - 1);
+		CUdeviceptr got = 0;
+		CUresult result =
+			hs_driver.cuMemAddressReserve(&got, HOT_SPAN, HS_GRANULE, hint, 0);
 
-	for (unsigned i = 0; i < HOT_TRIES; i++, hint += HOT_STEP) {
-		if (hs_driver.cuMemAddressReserve(&hot->reserved, hot->mapped, 0, hint, 0) !=
-			CUDA_SUCCESS)
-			continue;
-		if (addressable(hot, row))
-			return 0;
-		hs_driver.cuMemAddressFree(hot->reserved, hot->mapped);
+		if (result == CUDA_SUCCESS && got == hint) {
+			bench.span = got;
+			return;
+		}
+		fprintf(stderr, "swapin: hot areas at 0x%llx: CUDA error %d, offered 0x%llx\n",
+			(unsigned long long)hint, result, (unsigned long long)got);
+		if (result == CUDA_SUCCESS)
+			hs_driver.cuMemAddressFree(got, HOT_SPAN);
 	}
-	return -ERANGE;
+}
+
+/* The next free addresses; an area that is given back is not used again. */
+static int place(struct hot *hot, uint32_t row)
+{
+	if (!bench.span)
+		reserve_span(hot->base);
+	if (!bench.span)
+		return -ERANGE;
+	if (hot->mapped > HOT_SPAN - bench.span_used)
+		return -ENOSPC;
+	hot->mapped_at = bench.span + bench.span_used;
+	return addressable(hot, row) ? 0 : -ERANGE;
 }
 
 static int map(struct hot *hot, CUdevice device)
@@ -207,13 +232,13 @@ static int map(struct hot *hot, CUdevice device)
 
 	if (hs_driver.cuMemCreate(&hot->handle, hot->mapped, &prop, 0) != CUDA_SUCCESS)
 		return -ENOMEM;
-	if (hs_driver.cuMemMap(hot->reserved, hot->mapped, 0, hot->handle, 0) != CUDA_SUCCESS)
+	if (hs_driver.cuMemMap(hot->mapped_at, hot->mapped, 0, hot->handle, 0) != CUDA_SUCCESS)
 		goto release;
-	if (hs_driver.cuMemSetAccess(hot->reserved, hot->mapped, &access, 1) != CUDA_SUCCESS)
+	if (hs_driver.cuMemSetAccess(hot->mapped_at, hot->mapped, &access, 1) != CUDA_SUCCESS)
 		goto unmap;
 	return 0;
 unmap:
-	hs_driver.cuMemUnmap(hot->reserved, hot->mapped);
+	hs_driver.cuMemUnmap(hot->mapped_at, hot->mapped);
 release:
 	hs_driver.cuMemRelease(hot->handle);
 	return -ENOMEM;
@@ -233,21 +258,18 @@ int hs_memory_hot(CUdeviceptr *out, CUdeviceptr base, uint32_t row, size_t bytes
 		return -EIO;
 	hot->base = base;
 	hot->bytes = bytes;
-	hot->mapped = (bytes + row + HOT_ROUND - 1) & ~(HOT_ROUND - 1);
-	error = reserve(hot, row);
-	if (error)
-		goto forget;
-	error = map(hot, device);
-	if (error)
-		goto unreserve;
-	hot->start = base + (hot->reserved - base + row - 1) / row * row;
+	hot->mapped = (bytes + row + HOT_STEP - 1) & ~(HOT_STEP - 1);
+	error = place(hot, row);
+	if (!error)
+		error = map(hot, device);
+	if (error) {
+		memset(hot, 0, sizeof(*hot));
+		return error;
+	}
+	bench.span_used += hot->mapped;
+	hot->start = base + (hot->mapped_at - base + row - 1) / row * row;
 	*out = hot->start;
 	return 0;
-unreserve:
-	hs_driver.cuMemAddressFree(hot->reserved, hot->mapped);
-forget:
-	memset(hot, 0, sizeof(*hot));
-	return error;
 }
 
 void hs_memory_cold(CUdeviceptr start)
@@ -257,9 +279,8 @@ void hs_memory_cold(CUdeviceptr start)
 
 		if (hot->start != start)
 			continue;
-		hs_driver.cuMemUnmap(hot->reserved, hot->mapped);
+		hs_driver.cuMemUnmap(hot->mapped_at, hot->mapped);
 		hs_driver.cuMemRelease(hot->handle);
-		hs_driver.cuMemAddressFree(hot->reserved, hot->mapped);
 		memset(hot, 0, sizeof(*hot));
 	}
 }

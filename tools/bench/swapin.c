@@ -36,10 +36,15 @@ size_t hs_swapin_list_bytes(const struct hs_swapin *cell)
 	return (size_t)cell->plan.trace->batch * cell->plan.trace->k * sizeof(int32_t);
 }
 
+size_t hs_swapin_lists_bytes(const struct hs_swapin *cell)
+{
+	return cell->plan.trace->layers * (3 * hs_swapin_list_bytes(cell) + sizeof(uint32_t));
+}
+
 static int open_device(struct hs_swapin *cell)
 {
 	const struct hs_swapin_plan *plan = &cell->plan;
-	size_t list = hs_swapin_list_bytes(cell), layers = plan->trace->layers;
+	size_t list = hs_swapin_list_bytes(cell), lists = hs_swapin_lists_bytes(cell);
 	CUdriverProcAddressQueryResult found;
 	void *record = NULL;
 
@@ -48,10 +53,13 @@ static int open_device(struct hs_swapin *cell)
 	HS_TRY(hs_driver.cuModuleGetFunction(&cell->gather, cell->module, "hs_swapin_gather"));
 	HS_TRY(hs_driver.cuModuleGetFunction(&cell->check, cell->module, "hs_swapin_check"));
 	HS_TRY(hs_driver.cuModuleGetFunction(&cell->empty, cell->module, "hs_swapin_empty"));
-	HS_TRY(hs_driver.cuMemAlloc_v2(&cell->lists, layers * (3 * list + 256)));
+	HS_TRY(hs_driver.cuMemAlloc_v2(&cell->lists, lists));
+	HS_TRY(hs_driver.cuMemHostAlloc((void **)&cell->host, lists, CU_MEMHOSTALLOC_PORTABLE));
 	HS_TRY(hs_driver.cuMemAlloc_v2(&cell->staging, list / sizeof(int32_t) * plan->row));
 	HS_TRY(hs_driver.cuMemAlloc_v2(&cell->flush, plan->flush));
 	HS_TRY(hs_driver.cuMemAlloc_v2(&cell->result, HS_SWAPIN_RESULTS * sizeof(uint32_t)));
+	for (uint32_t side = 0; side < HS_SWAPIN_SIDES; side++)
+		HS_TRY(hs_driver.cuEventCreate(&cell->ends[side], CU_EVENT_DEFAULT));
 	if (hs_driver.cuGetProcAddress_v2("cuEventRecordWithFlags", &record, 11010, 0, &found) ==
 		CUDA_SUCCESS)
 		cell->record = (record_with_flags *)record;
@@ -102,16 +110,14 @@ int hs_swapin_open(struct hs_swapin **out, const struct hs_swapin_plan *plan)
 	cell->plan = *plan;
 	cell->step = UINT32_MAX;
 	cell->layers = calloc(trace->layers, sizeof(*cell->layers));
-	cell->slots = malloc(lists * trace->k * sizeof(*cell->slots));
-	cell->missed = malloc(lists * trace->k * sizeof(*cell->missed));
 	cell->offsets = malloc(lists * sizeof(*cell->offsets));
-	error = cell->layers && cell->slots && cell->missed && cell->offsets ? 0 : -ENOMEM;
+	error = cell->layers && cell->offsets ? 0 : -ENOMEM;
 	if (!error)
 		error = hs_places_init(
 			&cell->places, trace->batch, trace->ctx, plan->row, plan->seed);
 	if (!error)
 		error = hs_bench_memory_open(
-			plan->own, plan->hot * trace->batch, (int)plan->policy);
+			plan->own, plan->hot * (trace->batch - plan->padding), (int)plan->policy);
 	if (!error)
 		error = hs_cache_ready();
 	if (!error)
@@ -141,6 +147,8 @@ void hs_swapin_close(struct hs_swapin *cell)
 	for (uint32_t side = 0; side < HS_SWAPIN_SIDES; side++) {
 		if (cell->graphs[side])
 			hs_driver.cuGraphExecDestroy(cell->graphs[side]);
+		if (cell->ends[side])
+			hs_driver.cuEventDestroy_v2(cell->ends[side]);
 		for (uint32_t i = 0; cell->layers && i < cell->plan.trace->layers; i++)
 			for (uint32_t edge = 0; edge < 2; edge++)
 				if (cell->layers[i].marks[side][edge])
@@ -151,14 +159,14 @@ void hs_swapin_close(struct hs_swapin *cell)
 	hs_driver.cuMemFree_v2(cell->staging);
 	hs_driver.cuMemFree_v2(cell->flush);
 	hs_driver.cuMemFree_v2(cell->result);
+	if (cell->host)
+		hs_driver.cuMemFreeHost(cell->host);
 	if (cell->module)
 		hs_driver.cuModuleUnload(cell->module);
 	if (cell->stream)
 		hs_driver.cuStreamDestroy_v2(cell->stream);
 	hs_bench_memory_close();
 	free(cell->layers);
-	free(cell->slots);
-	free(cell->missed);
 	free(cell->offsets);
 	hs_places_finish(&cell->places);
 	free(cell);

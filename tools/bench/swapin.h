@@ -12,7 +12,8 @@
  *
  *	for each layer: flush the L2, event, the side's call, event
  *
- * so that no host time is inside a figure. A layer's window holds ctx slots for
+ * so that no host time is inside a figure. One more event at the end tells
+ * whether a side left work behind its calls. A layer's window holds ctx slots for
  * each request (place.h). Windows are spread evenly over the pool and overlap
  * where they do not fit; slots of one layer never do.
  *
@@ -83,23 +84,26 @@ int hs_swapin_end(struct hs_swapin *cell, uint32_t side);
 /* Puts a step's lists where every side reads them. */
 int hs_swapin_load(struct hs_swapin *cell, uint32_t step);
 
-/* Runs the loaded step. us: one figure a layer, in microseconds, negative
- * where the driver cannot time inside graphs. */
+/* Runs the loaded step. us: one figure a layer, then the whole step without its
+ * first flush, in microseconds, negative where the driver cannot time inside
+ * graphs. */
 int hs_swapin_replay(struct hs_swapin *cell, uint32_t side, float *us);
 
 /* Checks what the last replay of the gather left: its last layer. */
 int hs_swapin_check_gather(struct hs_swapin *cell, uint32_t *result);
 
-/* Checks what our last replay left, or another side's indices: hot rows at
- * base + index * row for index < count. result: HS_SWAPIN_RESULTS sums. */
-int hs_swapin_check(struct hs_swapin *cell, uint32_t layer, uint32_t *result);
-int hs_swapin_check_other(struct hs_swapin *cell, uint32_t layer, uint64_t indices, uint64_t base,
+/* Checks what our last replay left in every layer, or another side's indices:
+ * hot rows at bases[layer] + index * row for index < count. result:
+ * HS_SWAPIN_RESULTS sums over the layers. */
+int hs_swapin_check(struct hs_swapin *cell, uint32_t *result);
+int hs_swapin_check_other(struct hs_swapin *cell, const uint64_t *indices, const uint64_t *bases,
 	uint32_t count, uint32_t *result);
 
 /* Our counters over all layers. */
 int hs_swapin_counts(struct hs_swapin *cell, struct hs_cache_counts *counts);
 
-/* Host time of one eager hs_cache_resolve, median of `calls`, in nanoseconds. */
-int hs_swapin_host(struct hs_swapin *cell, uint32_t calls, double *ns);
+/* Host time of one eager call, median of `calls`, in nanoseconds: of an empty
+ * launch, or of hs_cache_resolve. */
+int hs_swapin_host(struct hs_swapin *cell, uint32_t calls, bool empty, double *ns);
 
 #endif

@@ -30,9 +30,10 @@ struct hs_swapin {
 	CUfunction gather, check, empty;
 	CUdeviceptr lists, staging, flush, result;
 	CUgraphExec graphs[HS_SWAPIN_SIDES];
+	CUevent ends[HS_SWAPIN_SIDES];
 	record_with_flags *record;
-	int32_t *slots, *missed; /* host: one step */
-	uint32_t *offsets;	 /* host: where a list's misses go in its layer's */
+	int32_t *host;	   /* pinned: what `lists` holds, of one step */
+	uint32_t *offsets; /* host: where a list's misses go in its layer's */
 	uint32_t step;
 };
 
@@ -45,8 +46,10 @@ struct hs_swapin {
 		}                                                                                  \
 	} while (0)
 
-/* Bytes of one layer's list; a layer has three. */
+/* Bytes of one layer's list. `lists` holds positions, slots and missed slots of
+ * every layer, in this order, then the counts of the missed. */
 size_t hs_swapin_list_bytes(const struct hs_swapin *cell);
+size_t hs_swapin_lists_bytes(const struct hs_swapin *cell);
 
 /* Rows that an exact LRU misses in list `which` = layer * batch + request. */
 uint32_t hs_swapin_missed(const struct hs_swapin *cell, uint32_t step, uint32_t which);

@@ -3,12 +3,17 @@
 
 #include "tools/bench/memory.h"
 
-static int check(
-	struct hs_swapin *cell, uint32_t layer, struct hs_swapin_check_args *args, uint32_t *result)
+static int clear(struct hs_swapin *cell)
+{
+	HS_TRY(hs_driver.cuMemsetD32Async(cell->result, 0, HS_SWAPIN_RESULTS, cell->stream));
+	return 0;
+}
+
+/* Adds one layer's entries to the sums. */
+static int enqueue(struct hs_swapin *cell, uint32_t layer, struct hs_swapin_check_args *args)
 {
 	const struct hs_dsat *trace = cell->plan.trace;
 	uint64_t start = (uint64_t)(uintptr_t)cell->plan.rows.start;
-	int error;
 
 	if (!args->slots) {
 		args->slots = (const int32_t *)(uintptr_t)cell->layers[layer].slots;
@@ -17,10 +22,11 @@ static int check(
 	args->word = (cell->layers[layer].window - start) / sizeof(uint64_t);
 	args->row = cell->plan.row;
 	args->result = (uint32_t *)(uintptr_t)cell->result;
-	HS_TRY(hs_driver.cuMemsetD8_v2(cell->result, 0, HS_SWAPIN_RESULTS * sizeof(uint32_t)));
-	error = hs_swapin_launch(cell, cell->check, HS_SWAPIN_BLOCKS, HS_SWAPIN_THREADS, args);
-	if (error)
-		return error;
+	return hs_swapin_launch(cell, cell->check, HS_SWAPIN_BLOCKS, HS_SWAPIN_THREADS, args);
+}
+
+static int sums(struct hs_swapin *cell, uint32_t *result)
+{
 	HS_TRY(hs_driver.cuStreamSynchronize(cell->stream));
 	HS_TRY(hs_driver.cuMemcpyDtoH_v2(
 		result, cell->result, HS_SWAPIN_RESULTS * sizeof(uint32_t)));
@@ -33,28 +39,43 @@ int hs_swapin_check_gather(struct hs_swapin *cell, uint32_t *result)
 	uint32_t layer = trace->layers - 1, last = trace->layers * trace->batch - 1;
 	struct hs_swapin_check_args args = {.base = cell->staging,
 		.slots = (const int32_t *)(uintptr_t)cell->layers[layer].missed};
+	int error = clear(cell);
 
 	args.count = cell->offsets[last] + hs_swapin_missed(cell, cell->step, last);
 	args.hot_count = args.count;
-	return check(cell, layer, &args, result);
+	if (!error)
+		error = enqueue(cell, layer, &args);
+	return error ? error : sums(cell, result);
 }
 
-int hs_swapin_check(struct hs_swapin *cell, uint32_t layer, uint32_t *result)
+int hs_swapin_check(struct hs_swapin *cell, uint32_t *result)
 {
-	struct hs_swapin_check_args args = {
-		.indices = (const int32_t *)(uintptr_t)cell->layers[layer].remapped,
-		.base = cell->layers[layer].window,
-		.in_place = 1};
+	int error = clear(cell);
 
-	hs_bench_hot(args.base, cell->plan.row, &args.hot_low, &args.hot_count);
-	return check(cell, layer, &args, result);
+	for (uint32_t i = 0; i < cell->plan.trace->layers && !error; i++) {
+		struct hs_swapin_check_args args = {
+			.indices = (const int32_t *)(uintptr_t)cell->layers[i].remapped,
+			.base = cell->layers[i].window,
+			.in_place = 1};
+
+		hs_bench_hot(args.base, cell->plan.row, &args.hot_low, &args.hot_count);
+		error = enqueue(cell, i, &args);
+	}
+	return error ? error : sums(cell, result);
 }
 
-int hs_swapin_check_other(struct hs_swapin *cell, uint32_t layer, uint64_t indices, uint64_t base,
+int hs_swapin_check_other(struct hs_swapin *cell, const uint64_t *indices, const uint64_t *bases,
 	uint32_t count, uint32_t *result)
 {
-	struct hs_swapin_check_args args = {
-		.indices = (const int32_t *)(uintptr_t)indices, .base = base, .hot_count = count};
+	int error = clear(cell);
 
-	return check(cell, layer, &args, result);
+	for (uint32_t i = 0; i < cell->plan.trace->layers && !error; i++) {
+		struct hs_swapin_check_args args = {
+			.indices = (const int32_t *)(uintptr_t)indices[i],
+			.base = bases[i],
+			.hot_count = count};
+
+		error = enqueue(cell, i, &args);
+	}
+	return error ? error : sums(cell, result);
 }

@@ -18,7 +18,8 @@ class Trace(ctypes.Structure):
 
 
 class TracePlan(ctypes.Structure):
-    _fields_ = [('hot', c_uint32), ('misses', c_uint32), ('churn', c_uint32), ('seed', c_uint64)]
+    _fields_ = [('hot', c_uint32), ('misses', c_uint32), ('churn', c_uint32), ('seed', c_uint64),
+                ('sweep', c_uint32)]
 
 
 class Rows(ctypes.Structure):
@@ -40,7 +41,7 @@ class View(ctypes.Structure):
 class Counts(ctypes.Structure):
     _fields_ = [(name, c_uint64) for name in
                 ('launches', 'hits', 'misses', 'duplicates', 'inplace', 'evictions',
-                 'invalidated', 'padding', 'bytes')]
+                 'invalidated', 'padding', 'bytes', 'staged')]
 
 
 class Failed(Exception):
@@ -63,20 +64,22 @@ def window_bytes(batch, ctx, row):
 
 
 class Lists:
-    """A trace, and what an exact LRU of `hot` rows misses in it."""
+    """A trace, and what an exact LRU of `hot` rows misses in it. The last steps, behind those
+    that are timed, select every row that the LRU holds then."""
 
     def __init__(self, library, layers, steps, batch, k, ctx, hot, misses, churn, seed):
-        self.library, self.hot = library, hot
-        self.trace = Trace(layers, steps, batch, k, ctx, None)
+        self.library, self.hot, self.timed = library, hot, steps
+        sweep = -(-hot // k)
+        self.trace = Trace(layers, steps + sweep, batch, k, ctx, None)
         need('trace', library.hs_dsat_init(byref(self.trace)))
-        plan = TracePlan(hot, misses, churn, seed)
+        plan = TracePlan(hot, misses, churn, seed, sweep)
         need('trace', library.hs_dsat_generate(byref(self.trace), byref(plan)))
-        self.misses = (c_uint32 * (steps * layers * batch))()
-        self.missed = (c_int32 * (steps * layers * batch * k))()
+        self.misses = (c_uint32 * ((steps + sweep) * layers * batch))()
+        self.missed = (c_int32 * (len(self.misses) * k))()
         need('trace', library.hs_dsat_check(byref(self.trace), hot, self.misses, self.missed))
         self.warm = library.hs_dsat_warm(byref(self.trace), hot)
-        first = self.warm * layers * batch
-        if any(count != misses for count in self.misses[first:]):
+        first, last = (step * layers * batch for step in (self.warm, steps))
+        if set(self.misses[first:last]) != {misses} or any(self.misses[last:]):
             raise Failed('the trace has other miss counts than planned')
 
     def close(self):
@@ -111,25 +114,26 @@ class Cell:
     """One cell. The library keeps its state for the life of a process, so each cell loads a copy
     of its own and starts as a fresh process would."""
 
-    def __init__(self, core, lists, row, flush, policy, seed, padding, resident):
+    def __init__(self, core, lists, row, flush, policy, seed, padding, resident, rows,
+                 library=None):
         import _ctypes
         self.unload = _ctypes.dlclose
         self.lists, self.row, self.cell = lists, row, c_void_p()
         with tempfile.NamedTemporaryFile(suffix='.so', delete=False) as copy:
             path = copy.name
         try:
-            shutil.copy(core.path, path)
+            shutil.copy(library or core.path, path)
             self.library = ctypes.CDLL(path)
         finally:
             os.unlink(path)
         self.library.hs_swapin_close.argtypes = [c_void_p]
         trace = lists.trace
         slots = window_bytes(trace.batch, trace.ctx, row) // row
-        rows = trace.batch * (lists.hot + trace.k)
-        own = trace.layers * (slots * 8 + rows * 64) + (64 << 20)
+        most = trace.batch * (lists.hot + trace.k)
+        own = trace.layers * (slots * 8 + most * 64) + (64 << 20)
         self.plan = Plan(ctypes.pointer(trace), ctypes.addressof(lists.misses),
                          ctypes.addressof(lists.missed),
-                         core.rows, own, flush, seed, lists.hot, row, policy, padding, resident)
+                         rows, own, flush, seed, lists.hot, row, policy, padding, resident)
         try:
             need('device', self.library.hs_swapin_device())
             need('cell', self.library.hs_swapin_open(byref(self.cell), byref(self.plan)))
@@ -168,41 +172,35 @@ class Cell:
         need('load', self.library.hs_swapin_load(self.cell, step))
 
     def replay(self, side):
-        us = (c_float * self.lists.trace.layers)()
+        """Times of the loaded step: one a layer, then the whole step."""
+        us = (c_float * (self.lists.trace.layers + 1))()
         need('replay ' + SIDES[side], self.library.hs_swapin_replay(self.cell, side, us))
         return list(us)
 
     def check(self):
         """Results over all layers of our last replay."""
-        return self._check(lambda layer, result: self.library.hs_swapin_check(
-            self.cell, layer, result))
+        return self._sums(self.library.hs_swapin_check)
 
     def check_gather(self):
         """Results of the last layer that the gather fetched."""
+        return self._sums(self.library.hs_swapin_check_gather)
+
+    def check_other(self, indices, bases, count):
+        """The same for indices and the first hot row of each layer."""
+        each = c_uint64 * self.lists.trace.layers
+        return self._sums(self.library.hs_swapin_check_other, each(*indices), each(*bases), count)
+
+    def _sums(self, call, *more):
         result = (c_uint32 * 5)()
-        need('check', self.library.hs_swapin_check_gather(self.cell, result))
+        need('check', call(self.cell, *more, result))
         return list(result)
-
-    def check_other(self, where):
-        """The same for (indices, base, count) of each layer."""
-        return self._check(lambda layer, result: self.library.hs_swapin_check_other(
-            self.cell, layer, c_uint64(where[layer][0]), c_uint64(where[layer][1]),
-            where[layer][2], result))
-
-    def _check(self, call):
-        sums = [0] * 5
-        for layer in range(self.lists.trace.layers):
-            result = (c_uint32 * 5)()
-            need('check', call(layer, result))
-            sums = [a + b for a, b in zip(sums, result)]
-        return sums
 
     def counts(self):
         counts = Counts()
         need('counts', self.library.hs_swapin_counts(self.cell, byref(counts)))
         return counts
 
-    def host_ns(self, calls):
+    def host_ns(self, calls, empty=False):
         ns = c_double()
-        need('host time', self.library.hs_swapin_host(self.cell, calls, byref(ns)))
+        need('host time', self.library.hs_swapin_host(self.cell, calls, empty, byref(ns)))
         return ns.value

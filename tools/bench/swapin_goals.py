@@ -17,6 +17,8 @@ def goals(cell):
     found = []
     if cell.get('error'):
         return found
+    if cell['kind'] != 'table':
+        return found
     ours, theirs, gather = (cell['us'].get(side) for side in ('ours', 'sglang', 'gather'))
     if not ours or ours['median'] < 0:
         return found
@@ -48,17 +50,17 @@ def figure(cell, side):
     return '%8.1f (%.0f-%.0f)' % (us['median'], us['p10'], us['p90'])
 
 
-HEAD = ('%4s %4s %6s | %-20s %-20s %-20s | %6s %6s | %5s %5s %5s | %8s %8s %8s %7s | %s' % (
+HEAD = ('%4s %4s %6s | %-20s %-20s %-20s | %6s %6s | %5s %5s %5s | %8s %8s %8s %7s | %7s | %s' % (
     'row', 'b', 'miss', 'ours us', 'SGLang us', 'gather us', 'SGLang', 'gather', 'ours', 'SGL',
-    'gath', 'ours', 'SGLang', 'LRU', 'inplace', 'goals'))
-UNITS = ('%4s %4s %6s | %-20s %-20s %-20s | %13s | %17s | %34s |' % (
-    '', '', '', 'median (p10-p90)', '', '', 'times ours', 'GB/s', 'rows swapped in'))
+    'gath', 'ours', 'SGLang', 'LRU', 'inplace', 'us', 'goals'))
+UNITS = ('%4s %4s %6s | %-20s %-20s %-20s | %13s | %17s | %34s | %7s |' % (
+    '', '', '', 'median (p10-p90)', '', '', 'times ours', 'GB/s', 'rows swapped in', 'all in'))
 
 
 def line(cell):
     start = '%4d %4d %5.1f%% | ' % (cell['row'], cell['batch'], cell['miss'] / 10)
     if cell.get('error'):
-        return start + cell['error']
+        return start + ' '.join([cell['variant'], cell['error']])
     us, rate = cell['us'], cell['gbps']
 
     def times(side):
@@ -74,35 +76,70 @@ def line(cell):
         return '%8d' % cell['misses'][side] if side in cell['misses'] else '%8s' % '-'
 
     wrong = [side for side, right in cell['right'].items() if not right]
-    marks = ['%s %s' % ('met' if met else 'MISSED', text) for text, met in goals(cell)]
+    marks = [cell['variant']] if cell['variant'] else []
+    marks += [cell['kind']] if cell['kind'] != 'table' else []
+    marks += ['%d lists of -1' % cell['padding']] if cell['padding'] else []
+    marks += ['%s %s' % ('met' if met else 'MISSED', text) for text, met in goals(cell)]
     marks += ['WRONG ROWS: ' + side for side in wrong]
-    return start + '%-20s %-20s %-20s | %s %s | %s %s %s | %s %s %s %7d | %s' % (
+    return start + '%-20s %-20s %-20s | %s %s | %s %s %s | %s %s %s %7d | %7.1f | %s' % (
         figure(cell, 'ours'), figure(cell, 'sglang'), figure(cell, 'gather'), times('sglang'),
         times('gather'), speed('ours'), speed('sglang'), speed('gather'), rows('ours'),
-        rows('sglang'), rows('lru'), cell['inplace'], '; '.join(marks))
+        rows('sglang'), rows('lru'), cell['inplace'], cell['all']['ours'], '; '.join(marks))
+
+
+def middle(values):
+    return sorted(values)[len(values) // 2]
+
+
+def padding(cells):
+    """What lists of -1 cost: [(cell with them, cell without them)]."""
+    kind = [cell for cell in cells if cell['kind'] == 'padding']
+    return [(one, other) for one in kind for other in kind
+            if one['padding'] and one['batch'] - one['padding'] == other['batch'] and
+            all(one[part] == other[part] for part in ('miss', 'row', 'variant'))]
+
+
+def notes(cells):
+    """What is said beside the table."""
+    good = [cell for cell in cells if not cell.get('error')]
+    for name in sorted({cell['variant'] for cell in good}):
+        mine = [cell for cell in good if cell['variant'] == name]
+        on = [cell for cell in mine if not cell['resident']] or mine
+        yield '%sempty launch in the same graph %.1f us; host time of a resolve %.2f us, of an ' \
+              'empty launch %.2f us' % (
+                  name and name + ': ', middle([cell['us']['empty']['median'] for cell in mine]),
+                  middle([cell['host_ns'] for cell in on]) / 1e3,
+                  middle([cell['host_empty_ns'] for cell in on]) / 1e3)
+        for cell in mine:
+            if cell['resident']:
+                yield '%searly exit at batch %d: %.1f us, empty launch %.1f us' % (
+                    name and name + ': ', cell['batch'], cell['us']['ours']['median'],
+                    cell['us']['empty']['median'])
+    for one, other in padding(good):
+        yield '%sbatch %d with %d lists of -1: %.1f us, %d rows read; batch %d without: %.1f us, ' \
+              '%d rows read; %.1f %% miss' % (
+                  one['variant'] and one['variant'] + ': ', one['batch'], one['padding'],
+                  one['us']['ours']['median'], one['misses']['ours'], other['batch'],
+                  other['us']['ours']['median'], other['misses']['ours'], one['miss'] / 10)
+    spent = {}
+    for cell in cells:
+        for phase, seconds in cell.get('phases', {}).items():
+            spent[phase] = spent.get(phase, 0) + seconds
+    yield 'seconds: ' + ', '.join('%s %.1f' % one for one in sorted(
+        spent.items(), key=lambda one: -one[1]))
 
 
 def table(cells):
-    ordered = sorted(cells, key=lambda cell: (cell['row'] != 656, cell['row'], cell['batch'],
-                                              cell['miss']))
-    lines = [UNITS, HEAD] + [line(cell) for cell in ordered]
+    ordered = sorted(cells, key=lambda cell: (cell['kind'] != 'table', cell['row'] != 656,
+                                              cell['row'], cell['batch'], cell['miss']))
+    lines = [UNITS, HEAD] + [line(cell) for cell in ordered] + list(notes(ordered))
     marks = [met for cell in cells for _, met in goals(cell)]
     lines.append('goals: %d met, %d missed; cells: %d, %d failed, %d with wrong rows' % (
         sum(marks), len(marks) - sum(marks), len(cells),
         sum(bool(cell.get('error')) for cell in cells),
         sum(not all(cell.get('right', {}).values()) for cell in cells)))
+    swept = [cell for cell in cells if cell.get('swept', {}).get('ours')]
+    if swept:
+        lines.append('hot rows that the sweep after the last step found, and found right: %d' %
+                     sum(cell['swept']['ours'] for cell in swept))
     return '\n'.join(lines)
-
-
-def results(cell, head):
-    """The cell as lines for tests/gpu/results.jsonl."""
-    for side in ('ours', 'sglang', 'gather'):
-        us = cell.get('us', {}).get(side)
-        if not us or us['median'] < 0:
-            continue
-        others = ['%s %.1f us' % (other, cell['us'][other]['median'])
-                  for other in ('ours', 'sglang', 'gather') if other != side and
-                  other in cell['us']]
-        yield dict(head, figure='swap-in per call, %s, %d-byte rows, batch %d, %.1f %% miss' % (
-            side, cell['row'], cell['batch'], cell['miss'] / 10), value=round(us['median'], 2),
-            unit='us', beside=', '.join(others))

@@ -2,6 +2,7 @@
 #include "tools/bench/swapin_cell.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include "tools/bench/workers.h"
 
@@ -27,6 +28,8 @@ int hs_swapin_end(struct hs_swapin *cell, uint32_t side)
 	CUgraph graph;
 	CUresult result;
 
+	if (cell->record)
+		HS_TRY(cell->record(cell->ends[side], cell->stream, CU_EVENT_RECORD_EXTERNAL));
 	HS_TRY(hs_driver.cuStreamEndCapture(cell->stream, &graph));
 	result = hs_driver.cuGraphInstantiateWithFlags(&cell->graphs[side], graph, 0);
 	hs_driver.cuGraphDestroy(graph);
@@ -124,27 +127,28 @@ static void load_list(void *data, uint32_t which)
 {
 	struct hs_swapin *cell = data;
 	const struct hs_dsat *trace = cell->plan.trace;
-	uint32_t lists = trace->layers * trace->batch, layer = which / trace->batch;
-	uint32_t request = which % trace->batch;
-	size_t list = (size_t)cell->step * lists + which;
-	const int32_t *positions = trace->positions + list * trace->k;
-	const int32_t *missed = cell->plan.missed + list * trace->k;
-	int32_t *slots = cell->slots + (size_t)which * trace->k;
-	int32_t *to = cell->missed + (size_t)layer * trace->batch * trace->k + cell->offsets[which];
+	uint32_t layer = which / trace->batch, request = which % trace->batch, k = trace->k;
+	size_t list = (size_t)cell->step * trace->layers * trace->batch + which;
+	const int32_t *positions = trace->positions + list * k;
+	const int32_t *missed = cell->plan.missed + list * k;
+	int32_t *to = cell->host + (size_t)layer * 3 * trace->batch * k;
+	int32_t *slots = to + ((size_t)trace->batch + request) * k;
+	int32_t *absent = to + 2 * (size_t)trace->batch * k + cell->offsets[which];
 
-	for (uint32_t i = 0; i < trace->k; i++)
+	memcpy(to + (size_t)request * k, positions, k * sizeof(*positions));
+	for (uint32_t i = 0; i < k; i++)
 		slots[i] = padded(cell, which)
 				   ? -1
 				   : hs_places_slot(&cell->places, request, positions[i]);
 	for (uint32_t i = 0; i < hs_swapin_missed(cell, cell->step, which); i++)
-		to[i] = hs_places_slot(&cell->places, request, missed[i]);
+		absent[i] = hs_places_slot(&cell->places, request, missed[i]);
 }
 
 int hs_swapin_load(struct hs_swapin *cell, uint32_t step)
 {
 	const struct hs_dsat *trace = cell->plan.trace;
 	uint32_t lists = trace->layers * trace->batch;
-	size_t bytes = hs_swapin_list_bytes(cell);
+	int32_t *counts = cell->host + (size_t)3 * lists * trace->k;
 
 	if (step >= trace->steps)
 		return -EINVAL;
@@ -153,41 +157,41 @@ int hs_swapin_load(struct hs_swapin *cell, uint32_t step)
 		sum = i % trace->batch ? sum : 0;
 		cell->offsets[i] = sum;
 		sum += hs_swapin_missed(cell, step, i);
+		counts[i / trace->batch] = (int32_t)sum;
 	}
 	hs_workers_run(lists, load_list, cell);
-	for (uint32_t i = 0; i < trace->layers; i++) {
-		uint32_t last = (i + 1) * trace->batch - 1;
-		uint32_t count =
-			cell->offsets[last] + cell->plan.misses[(size_t)step * lists + last];
-		size_t at = (size_t)i * trace->batch * trace->k;
+	HS_TRY(hs_driver.cuMemcpyHtoDAsync_v2(
+		cell->lists, cell->host, hs_swapin_lists_bytes(cell), cell->stream));
+	HS_TRY(hs_driver.cuStreamSynchronize(cell->stream));
+	return 0;
+}
 
-		HS_TRY(hs_driver.cuMemcpyHtoD_v2(
-			cell->layers[i].positions, hs_dsat_list(trace, step, i, 0), bytes));
-		HS_TRY(hs_driver.cuMemcpyHtoD_v2(cell->layers[i].slots, cell->slots + at, bytes));
-		HS_TRY(hs_driver.cuMemcpyHtoD_v2(
-			cell->layers[i].missed_count, &count, sizeof(count)));
-		if (count)
-			HS_TRY(hs_driver.cuMemcpyHtoD_v2(cell->layers[i].missed, cell->missed + at,
-				count * sizeof(int32_t)));
-	}
+static int elapsed(const struct hs_swapin *cell, CUevent from, CUevent to, float *us)
+{
+	float ms = -1e-3f;
+
+	if (cell->record)
+		HS_TRY(hs_driver.cuEventElapsedTime(&ms, from, to));
+	*us = ms * 1e3f;
 	return 0;
 }
 
 int hs_swapin_replay(struct hs_swapin *cell, uint32_t side, float *us)
 {
+	uint32_t layers = cell->plan.trace->layers;
+	int error = 0;
+
 	if (side >= HS_SWAPIN_SIDES || !cell->graphs[side])
 		return -EINVAL;
 	HS_TRY(hs_driver.cuGraphLaunch(cell->graphs[side], cell->stream));
 	HS_TRY(hs_driver.cuStreamSynchronize(cell->stream));
-	for (uint32_t i = 0; i < cell->plan.trace->layers; i++) {
-		float ms = -1e-3f;
-
-		if (cell->record)
-			HS_TRY(hs_driver.cuEventElapsedTime(&ms, cell->layers[i].marks[side][0],
-				cell->layers[i].marks[side][1]));
-		us[i] = ms * 1e3f;
-	}
-	return 0;
+	for (uint32_t i = 0; i < layers && !error; i++)
+		error = elapsed(cell, cell->layers[i].marks[side][0],
+			cell->layers[i].marks[side][1], us + i);
+	if (!error)
+		error = elapsed(
+			cell, cell->layers[0].marks[side][0], cell->ends[side], us + layers);
+	return error;
 }
 
 int hs_swapin_counts(struct hs_swapin *cell, struct hs_cache_counts *counts)
@@ -204,28 +208,36 @@ static int by_value(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-int hs_swapin_host(struct hs_swapin *cell, uint32_t calls, double *ns)
+/* Every 32 calls the queue is drained, or the launches would wait for it. */
+static int host_call(struct hs_swapin *cell, uint32_t i, bool empty, uint64_t *ns)
 {
+	struct hs_swapin_layer *layer = &cell->layers[i % cell->plan.trace->layers];
 	struct hs_site site = {.stream = cell->stream};
+	struct hs_swapin_empty_args nothing = {0};
+	struct timespec before, after;
 	CUdeviceptr remapped;
+	int error;
+
+	if (i % 32 == 0)
+		hs_driver.cuStreamSynchronize(cell->stream);
+	clock_gettime(CLOCK_MONOTONIC, &before);
+	error = empty ? hs_swapin_launch(cell, cell->empty, 1, 32, &nothing)
+		      : resolve(cell, layer, &site, &remapped);
+	clock_gettime(CLOCK_MONOTONIC, &after);
+	if (!error && !empty)
+		hs_cache_attended(layer->layer, &site);
+	*ns = (uint64_t)(after.tv_sec - before.tv_sec) * 1000000000u + (uint64_t)after.tv_nsec -
+	      (uint64_t)before.tv_nsec;
+	return error;
+}
+
+int hs_swapin_host(struct hs_swapin *cell, uint32_t calls, bool empty, double *ns)
+{
 	uint64_t *times = malloc(calls * sizeof(*times));
 	int error = times && calls ? 0 : -ENOMEM;
 
-	/* Every 32 calls the queue is drained, or the launches would wait for it. */
-	for (uint32_t i = 0; i < calls && !error; i++) {
-		struct hs_swapin_layer *layer = &cell->layers[i % cell->plan.trace->layers];
-		struct timespec before, after;
-
-		if (i % 32 == 0)
-			hs_driver.cuStreamSynchronize(cell->stream);
-		clock_gettime(CLOCK_MONOTONIC, &before);
-		error = resolve(cell, layer, &site, &remapped);
-		clock_gettime(CLOCK_MONOTONIC, &after);
-		if (!error)
-			hs_cache_attended(layer->layer, &site);
-		times[i] = (uint64_t)(after.tv_sec - before.tv_sec) * 1000000000u +
-			   (uint64_t)after.tv_nsec - (uint64_t)before.tv_nsec;
-	}
+	for (uint32_t i = 0; i < calls && !error; i++)
+		error = host_call(cell, i, empty, times + i);
 	hs_driver.cuStreamSynchronize(cell->stream);
 	if (!error) {
 		qsort(times, calls, sizeof(*times), by_value);

@@ -134,17 +134,18 @@ class Side:
         finally:
             cell.end(THEIRS)
 
-    def replay(self):
-        """Times of the loaded step, and how many rows were swapped in: a miss changes the tag of
-        the row that it takes."""
+    def replay(self, count):
+        """Times of the loaded step, and with `count` how many rows were swapped in: a miss
+        changes the tag of the row that it takes."""
+        if not count:
+            return self.cell.replay(THEIRS), 0
         before = [state.tokens.clone() for state in self.states]
         self.torch.cuda.synchronize()
         us = self.cell.replay(THEIRS)
-        misses = sum(int((state.tokens != old).sum()) for state, old in zip(self.states, before))
-        return us, misses
+        changed = [(state.tokens != old).sum() for state, old in zip(self.states, before)]
+        return us, int(self.torch.stack(changed).sum())
 
     def check(self):
-        self.torch.cuda.synchronize()
-        return self.cell.check_other([(state.out.data_ptr(), state.buffer.data_ptr(),
-                                       self.cell.lists.trace.batch * self.hot)
-                                      for state in self.states])
+        return self.cell.check_other([state.out.data_ptr() for state in self.states],
+                                     [state.buffer.data_ptr() for state in self.states],
+                                     self.cell.lists.trace.batch * self.hot)

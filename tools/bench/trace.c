@@ -88,10 +88,11 @@ static void draw_hits(struct stream *stream, uint32_t first, uint32_t length, ui
 }
 
 static void generate_step(struct stream *stream, const struct hs_dsat *trace,
-	const struct hs_dsat_plan *plan, int32_t *list)
+	const struct hs_dsat_plan *plan, bool sweep, int32_t *list)
 {
 	uint32_t k = trace->k, size = stream->size, room = plan->hot - size, kept = 0, count = 0;
-	uint32_t misses = room ? (room < k ? room : k) : plan->misses, hits = k - misses;
+	uint32_t misses = sweep ? 0 : room ? (room < k ? room : k) : plan->misses;
+	uint32_t hits = k - misses;
 	uint32_t recent = size < k ? size : k, old = size - recent;
 	uint32_t stale = (uint32_t)((uint64_t)hits * plan->churn / 1000);
 	uint32_t leave = misses > room ? misses - room : 0;
@@ -101,8 +102,12 @@ static void generate_step(struct stream *stream, const struct hs_dsat *trace,
 	if (hits - stale > recent)
 		stale = hits - recent;
 	memset(stream->picked, 0, size);
-	draw_hits(stream, old, recent, hits - stale);
-	draw_hits(stream, 0, old, stale);
+	if (sweep) {
+		memset(stream->picked, 1, k);
+	} else {
+		draw_hits(stream, old, recent, hits - stale);
+		draw_hits(stream, 0, old, stale);
+	}
 
 	for (uint32_t i = 0; i < size; i++)
 		if (stream->picked[i])
@@ -158,7 +163,10 @@ static void generate_stream(void *data, uint32_t which)
 	struct generation *work = data;
 	const struct hs_dsat *trace = work->trace;
 	uint32_t hot = work->plan->hot;
-	struct stream stream = {.random = work->plan->seed ^ ((uint64_t)which << 32)};
+	uint32_t layer = which / trace->batch, request = which % trace->batch;
+	/* A request selects the same in a batch of any size. */
+	struct stream stream = {
+		.random = work->plan->seed ^ ((uint64_t)layer << 52 | (uint64_t)request << 32)};
 
 	draw(&stream.random);
 	stream.order = malloc(hot * sizeof(*stream.order));
@@ -169,8 +177,8 @@ static void generate_stream(void *data, uint32_t which)
 	if (stream.order && stream.fresh && stream.index && stream.picked && stream.cached)
 		for (uint32_t step = 0; step < trace->steps; step++)
 			generate_step(&stream, trace, work->plan,
-				hs_dsat_list(
-					trace, step, which / trace->batch, which % trace->batch));
+				step >= trace->steps - work->plan->sweep,
+				hs_dsat_list(trace, step, layer, request));
 	else
 		work->error = -ENOMEM;
 	free(stream.order);
@@ -186,6 +194,8 @@ int hs_dsat_generate(struct hs_dsat *trace, const struct hs_dsat_plan *plan)
 
 	/* A miss is drawn from the positions that are not cached: leave it some. */
 	if (plan->hot < trace->k || plan->misses > trace->k || plan->churn > 1000 ||
+		(plan->sweep &&
+			trace->steps < plan->sweep + (uint64_t)hs_dsat_warm(trace, plan->hot)) ||
 		(uint64_t)plan->hot + trace->k > trace->ctx)
 		return -EINVAL;
 	hs_workers_run(trace->layers * trace->batch, generate_stream, &work);

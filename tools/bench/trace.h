@@ -28,10 +28,12 @@ struct hs_dsat {
 
 /* What a generated trace is: `misses` new rows in every list once the cache of
  * `hot` rows is full; of the hits, `churn` per mille are rows that the step
- * before did not select. */
+ * before did not select. The last `sweep` steps select the k oldest cached rows
+ * instead: ceil(hot / k) of them look at every row. */
 struct hs_dsat_plan {
 	uint32_t hot, misses, churn;
 	uint64_t seed;
+	uint32_t sweep;
 };
 
 /* An exact LRU cache by step of one request in one layer: a step's misses rank
