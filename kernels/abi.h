@@ -61,6 +61,7 @@ enum hs_count {
 	HS_COUNT_EVICTIONS,
 	HS_COUNT_INVALIDATED,
 	HS_COUNT_PADDING, /* -1, and what lies past a row's length */
+	HS_COUNT_STAGED,  /* rows fetched to the staging area, see struct hs_many_args */
 	HS_COUNTS,
 };
 
@@ -228,6 +229,29 @@ struct hs_resolve_args {
 	int64_t outer_stride, inner_stride;
 	uint32_t outer, inner, k;
 	uint32_t span, tiles;
+};
+
+#define HS_MANY_CHUNK 1024u /* slots that are counted together */
+
+/*
+ * hs_many_mark, _rank, _gather, _remap, one after the other: a list of many
+ * entries, by union. What the list mentions is brought to the staging area, in
+ * address order, the hot rows among it from where they are; rows that find no
+ * room there are read in place. No hot row changes. One launch uses the area at
+ * a time. Of the counters, hits are the rows of the union that were hot, staged
+ * those fetched over the link; mentions of either are not counted.
+ * hs_many_rank and _gather: any grid of HS_THREADS; the others of whole warps.
+ */
+struct hs_many_args {
+	struct hs_resolve_args list; /* but for span and tiles */
+	uint32_t *bits;		     /* one for each slot; zero between launches */
+	uint64_t *ranked;     /* [words of bits] a word of them, and << 32 the rank of its first */
+	uint32_t *chunks;     /* [HS_MANY_CHUNK slots] how many are marked; zero between launches */
+	uint32_t *state;      /* rows of the union; blocks that are done, zero between launches */
+	int32_t *slots;	      /* [rows] the union */
+	unsigned char *stage; /* of its first row */
+	int32_t stage_index;  /* that row as attention sees it */
+	uint32_t rows;	      /* that have room */
 };
 
 /* hs_release: the lane's last launch has been read. One thread. */

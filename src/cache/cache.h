@@ -138,7 +138,7 @@ void hs_layer_told(struct hs_layer *layer, uint64_t slots);
  * memory without any driver call. */
 struct hs_cache_counts {
 	uint64_t launches, hits, misses, duplicates, inplace, evictions, invalidated, padding,
-		bytes;
+		bytes, staged;
 };
 void hs_cache_read(const struct hs_layer *layer, struct hs_cache_counts *counts);
 

@@ -19,6 +19,10 @@ static const struct {
 } kernels[HS_DEVICE_KERNELS] = {
 	[HS_DEVICE_PREPARE] = {"hs_prepare", sizeof(struct hs_prepare_args)},
 	[HS_DEVICE_RESOLVE] = {"hs_resolve", sizeof(struct hs_resolve_args)},
+	[HS_DEVICE_MANY_MARK] = {"hs_many_mark", sizeof(struct hs_many_args)},
+	[HS_DEVICE_MANY_RANK] = {"hs_many_rank", sizeof(struct hs_many_args)},
+	[HS_DEVICE_MANY_GATHER] = {"hs_many_gather", sizeof(struct hs_many_args)},
+	[HS_DEVICE_MANY_REMAP] = {"hs_many_remap", sizeof(struct hs_many_args)},
 	[HS_DEVICE_RELEASE] = {"hs_release", sizeof(struct hs_release_args)},
 	[HS_DEVICE_INVALIDATE] = {"hs_invalidate", sizeof(struct hs_invalidate_args)},
 	[HS_DEVICE_DROP] = {"hs_drop", sizeof(struct hs_drop_args)},

@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/options.h"
 #include "src/cache/journal.h"
+#include "src/cache/many.h"
 #include "src/cache/policy.h"
 #include "src/cache/remap.h"
 
@@ -286,10 +287,13 @@ static void settle_device(struct hs_device *device)
 	for (uint32_t i = 0; i < n && starting; i++) {
 		struct hs_layer *layer = &layers[i];
 
-		if (layer->device == device->id && !atomic_load(&layer->on) && wants(layer) &&
-			!layer->refused)
-			start_or_say(layer, device, rows_for(layer, starting--));
+		if (layer->device != device->id || atomic_load(&layer->on) || !wants(layer) ||
+			layer->refused)
+			continue;
+		hs_many_ready(device, layer->base, layer->row, slots_in(layer));
+		start_or_say(layer, device, rows_for(layer, starting--));
 	}
+	hs_many_settle(device->id);
 	hs_journal_settle(device);
 	/* Streams that do not wait for the default one see it all done. */
 	hs_driver.cuStreamSynchronize(NULL);
@@ -353,6 +357,7 @@ void hs_cache_context_gone(CUcontext context)
 	if (id < 0)
 		return;
 	hs_remap_forget(id);
+	hs_many_forget(id);
 	pthread_mutex_lock(&lock);
 	for (uint32_t i = 0; i < n; i++) {
 		if (layers[i].device != id || !atomic_load(&layers[i].on))
@@ -379,7 +384,8 @@ static void add_counts(
 	sum->evictions += c[HS_COUNT_EVICTIONS];
 	sum->invalidated += c[HS_COUNT_INVALIDATED];
 	sum->padding += c[HS_COUNT_PADDING];
-	sum->bytes += c[HS_COUNT_MISSES] * layer->row;
+	sum->staged += c[HS_COUNT_STAGED];
+	sum->bytes += (c[HS_COUNT_MISSES] + c[HS_COUNT_STAGED]) * layer->row;
 }
 
 void hs_cache_read(const struct hs_layer *layer, struct hs_cache_counts *counts)

@@ -5,6 +5,7 @@
 #include "src/cache/journal.h"
 #include "src/cache/lane.h"
 #include "src/cache/layer.h"
+#include "src/cache/many.h"
 #include "src/cache/remap.h"
 
 #define SPAN_LEAST 8u
@@ -87,6 +88,12 @@ int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list, const s
 	args.table = (struct hs_table *)(uintptr_t)device->table;
 	args.lane = lane->id;
 	args.out = (int32_t *)(uintptr_t)out;
+	error = hs_many_resolve(device, layer, lane, &args, site);
+	if (error != -EAGAIN) {
+		if (!error)
+			*remapped = out;
+		return error;
+	}
 	blocks = shape(&args, device->processors);
 	if ((uint64_t)list->outer * list->inner * args.tiles > UINT32_MAX / 2)
 		return -EINVAL;

@@ -45,6 +45,7 @@ const unsigned char hs_kernel_image[1];
 static struct queue streams[RIG_STREAMS], graphs[2];
 static struct soft_kernel *kernels;
 static unsigned char *space;
+static CUdeviceptr hots[2];
 
 void soft_register(struct soft_kernel *kernel)
 {
@@ -84,7 +85,7 @@ void hs_memory_mark(void)
 
 size_t hs_memory_reserve(void)
 {
-	return (size_t)1 << 20;
+	return rig.reserve ? rig.reserve : (size_t)1 << 20;
 }
 
 int hs_memory_own(CUdeviceptr *out, size_t bytes)
@@ -107,11 +108,15 @@ void hs_memory_disown(CUdeviceptr ptr)
 int hs_memory_hot(CUdeviceptr *out, CUdeviceptr base, uint32_t row, size_t bytes)
 {
 	CUdeviceptr hot = rig.window.start + SPACE / 2;
+	unsigned i = hots[0] != 0;
 
 	if (rig.fail_hot && rig.fail_hot--)
 		return -ENOMEM;
+	assert_false(hots[i]);
+	hot += i * SPACE / 4;
 	hot += row - (hot - base) % row;
-	assert_true(bytes <= SPACE / 4);
+	assert_true(bytes + row <= SPACE / 4);
+	hots[i] = hot;
 	memset((void *)(uintptr_t)hot, 0xee, bytes);
 	*out = hot;
 	return 0;
@@ -119,7 +124,7 @@ int hs_memory_hot(CUdeviceptr *out, CUdeviceptr base, uint32_t row, size_t bytes
 
 void hs_memory_cold(CUdeviceptr hot)
 {
-	(void)hot;
+	hots[hots[1] == hot] = 0;
 }
 
 static CUresult get_context(CUcontext *context)

@@ -32,6 +32,7 @@ struct rig {
 	CUdeviceptr base;
 	struct hs_layer *layer;
 	uint64_t seed;
+	size_t reserve;		/* 0: 1 MiB */
 	int fail_own, fail_hot; /* so many calls from now on fail, in number */
 	int marked;		/* safe moments asked for */
 	/* What readers saw. */
