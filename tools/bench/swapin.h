@@ -47,6 +47,7 @@ struct hs_swapin_plan {
 	uint32_t policy;
 	uint32_t padding;  /* the last requests' lists are -1, as graph padding is */
 	uint32_t resident; /* layers are never started: what the early exit costs */
+	uint32_t eager;	   /* no graphs, for tools that look into kernels: gaps are timed */
 };
 
 /* What another side needs to work on the same rows. Addresses of the device. */

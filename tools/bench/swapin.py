@@ -71,6 +71,8 @@ def arguments():
     add('--seed', type=int, default=1)
     add('--padding', type=int, default=0, help='lists at the end of a batch that are -1')
     add('--resident', action='store_true', help='never start the layers: the early exit')
+    add('--eager', action='store_true',
+        help='no graphs: for ncu and sanitizers; its times hold gaps')
     add('--no-sglang', action='store_true')
     add('--sglang-block', type=int, default=960, help="threads a request; 960 is its server's")
     add('--cell-limit', type=int, default=60, help='seconds until a cell counts as hung')

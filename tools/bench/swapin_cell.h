@@ -17,7 +17,7 @@ typedef CUresult record_with_flags(CUevent event, CUstream stream, unsigned flag
 
 struct hs_swapin_layer {
 	struct hs_layer *layer;
-	CUdeviceptr window, positions, slots, missed, missed_count, remapped;
+	CUdeviceptr window, positions, slots, missed, missed_count, remapped, kept;
 	CUevent marks[HS_SWAPIN_SIDES][2];
 };
 
@@ -28,7 +28,7 @@ struct hs_swapin {
 	CUstream stream;
 	CUmodule module;
 	CUfunction gather, check, empty;
-	CUdeviceptr lists, staging, flush, result;
+	CUdeviceptr lists, kept, staging, flush, result;
 	CUgraphExec graphs[HS_SWAPIN_SIDES];
 	CUevent ends[HS_SWAPIN_SIDES];
 	record_with_flags *record;

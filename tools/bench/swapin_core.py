@@ -30,7 +30,7 @@ class Plan(ctypes.Structure):
     _fields_ = [('trace', ctypes.POINTER(Trace)), ('misses', c_void_p), ('missed', c_void_p),
                 ('rows', Rows), ('own', c_uint64), ('flush', c_uint64),
                 ('seed', c_uint64), ('hot', c_uint32), ('row', c_uint32), ('policy', c_uint32),
-                ('padding', c_uint32), ('resident', c_uint32)]
+                ('padding', c_uint32), ('resident', c_uint32), ('eager', c_uint32)]
 
 
 class View(ctypes.Structure):
@@ -114,8 +114,8 @@ class Cell:
     """One cell. The library keeps its state for the life of a process, so each cell loads a copy
     of its own and starts as a fresh process would."""
 
-    def __init__(self, core, lists, row, flush, policy, seed, padding, resident, rows,
-                 library=None):
+    def __init__(self, core, lists, row, flush, policy, seed, padding, resident, eager,
+                 rows, library=None):
         import _ctypes
         self.unload = _ctypes.dlclose
         self.lists, self.row, self.cell = lists, row, c_void_p()
@@ -133,7 +133,8 @@ class Cell:
         own = trace.layers * (slots * 8 + most * 64) + (64 << 20)
         self.plan = Plan(ctypes.pointer(trace), ctypes.addressof(lists.misses),
                          ctypes.addressof(lists.missed),
-                         rows, own, flush, seed, lists.hot, row, policy, padding, resident)
+                         rows, own, flush, seed, lists.hot, row, policy, padding, resident,
+                         eager)
         try:
             need('device', self.library.hs_swapin_device())
             need('cell', self.library.hs_swapin_open(byref(self.cell), byref(self.plan)))

@@ -12,24 +12,30 @@ int hs_swapin_begin(struct hs_swapin *cell)
 	return 0;
 }
 
+static int record_event(struct hs_swapin *cell, CUevent event)
+{
+	if (cell->record)
+		HS_TRY(cell->record(event, cell->stream,
+			cell->plan.eager ? CU_EVENT_RECORD_DEFAULT : CU_EVENT_RECORD_EXTERNAL));
+	return 0;
+}
+
 int hs_swapin_mark(struct hs_swapin *cell, uint32_t side, uint32_t layer, uint32_t edge)
 {
 	if (edge == 0)
 		HS_TRY(hs_driver.cuMemsetD32Async(
 			cell->flush, 0, cell->plan.flush / sizeof(uint32_t), cell->stream));
-	if (cell->record)
-		HS_TRY(cell->record(cell->layers[layer].marks[side][edge], cell->stream,
-			CU_EVENT_RECORD_EXTERNAL));
-	return 0;
+	return record_event(cell, cell->layers[layer].marks[side][edge]);
 }
 
 int hs_swapin_end(struct hs_swapin *cell, uint32_t side)
 {
 	CUgraph graph;
 	CUresult result;
+	int error = record_event(cell, cell->ends[side]);
 
-	if (cell->record)
-		HS_TRY(cell->record(cell->ends[side], cell->stream, CU_EVENT_RECORD_EXTERNAL));
+	if (error)
+		return error;
 	HS_TRY(hs_driver.cuStreamEndCapture(cell->stream, &graph));
 	result = hs_driver.cuGraphInstantiateWithFlags(&cell->graphs[side], graph, 0);
 	hs_driver.cuGraphDestroy(graph);
@@ -72,28 +78,52 @@ static int call(struct hs_swapin *cell, uint32_t side, uint32_t index, const str
 	return -EINVAL;
 }
 
+/* An eager call's list lies where the next layer's will; what looks at it later
+ * needs its own. */
+static int keep(struct hs_swapin *cell, struct hs_swapin_layer *layer)
+{
+	HS_TRY(hs_driver.cuMemcpyDtoDAsync_v2(
+		layer->kept, layer->remapped, hs_swapin_list_bytes(cell), cell->stream));
+	layer->remapped = layer->kept;
+	return 0;
+}
+
+static int calls(struct hs_swapin *cell, uint32_t side, const struct hs_site *site)
+{
+	int error = 0;
+
+	for (uint32_t i = 0; i < cell->plan.trace->layers && !error; i++) {
+		error = hs_swapin_mark(cell, side, i, 0);
+		if (!error)
+			error = call(cell, side, i, site);
+		if (!error)
+			error = hs_swapin_mark(cell, side, i, 1);
+		if (!error && side == HS_SWAPIN_OURS && cell->plan.eager)
+			error = keep(cell, &cell->layers[i]);
+		if (!error && side == HS_SWAPIN_OURS)
+			hs_cache_attended(cell->layers[i].layer, site);
+	}
+	return error;
+}
+
 int hs_swapin_record(struct hs_swapin *cell, uint32_t side)
 {
 	struct hs_site site = {.stream = cell->stream, .capturing = true};
 	CUstreamCaptureStatus status;
 	cuuint64_t id = 0;
-	int error = hs_swapin_begin(cell);
+	int error;
 
+	if (cell->plan.eager)
+		return 0;
+	error = hs_swapin_begin(cell);
 	if (error)
 		return error;
 	if (hs_driver.cuStreamGetCaptureInfo_v2(cell->stream, &status, &id, NULL, NULL, NULL) !=
 		CUDA_SUCCESS)
 		error = -EIO;
 	site.capture_id = id;
-	for (uint32_t i = 0; i < cell->plan.trace->layers && !error; i++) {
-		error = hs_swapin_mark(cell, side, i, 0);
-		if (!error)
-			error = call(cell, side, i, &site);
-		if (!error)
-			error = hs_swapin_mark(cell, side, i, 1);
-		if (!error && side == HS_SWAPIN_OURS)
-			hs_cache_attended(cell->layers[i].layer, &site);
-	}
+	if (!error)
+		error = calls(cell, side, &site);
 	if (side == HS_SWAPIN_OURS)
 		hs_cache_capture_end(&site);
 	if (error) {
@@ -178,12 +208,20 @@ static int elapsed(const struct hs_swapin *cell, CUevent from, CUevent to, float
 
 int hs_swapin_replay(struct hs_swapin *cell, uint32_t side, float *us)
 {
+	struct hs_site site = {.stream = cell->stream};
 	uint32_t layers = cell->plan.trace->layers;
 	int error = 0;
 
-	if (side >= HS_SWAPIN_SIDES || !cell->graphs[side])
-		return -EINVAL;
-	HS_TRY(hs_driver.cuGraphLaunch(cell->graphs[side], cell->stream));
+	if (side < HS_SWAPIN_SIDES && cell->graphs[side])
+		HS_TRY(hs_driver.cuGraphLaunch(cell->graphs[side], cell->stream));
+	else if (cell->plan.eager)
+		error = calls(cell, side, &site);
+	else
+		error = -EINVAL;
+	if (!error && !cell->graphs[side])
+		error = record_event(cell, cell->ends[side]);
+	if (error)
+		return error;
 	HS_TRY(hs_driver.cuStreamSynchronize(cell->stream));
 	for (uint32_t i = 0; i < layers && !error; i++)
 		error = elapsed(cell, cell->layers[i].marks[side][0],

@@ -167,7 +167,7 @@ class Worker:
         with clock('open'):
             cell = core_part.Cell(self.core, lists, spec['row'], options.flush_mib << 20,
                                   options.policy, options.seed, spec['padding'],
-                                  spec['resident'], rows, library)
+                                  spec['resident'], options.eager, rows, library)
         try:
             sides = (OURS, EMPTY) if library or spec['kind'] != 'table' else (OURS, GATHER, EMPTY)
             with clock('record'):
