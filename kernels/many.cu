@@ -310,14 +310,21 @@ HS_KERNEL_BOUNDED(hs_many_remap, struct hs_many_args, 1024)
 	__syncthreads();
 	for (uint32_t tile = many_warp(); tile < tiles; tile += many_warps()) {
 		const struct many_tile t = many_load(list, tile);
+		uint64_t words[MANY_AHEAD]; /* all asked for before the first is waited for */
 
 		HS_UNROLL
 		for (uint32_t u = 0; u < MANY_AHEAD; u++) {
+			words[u] = 0;
+			if (on && t.slot[u] >= first && t.slot[u] < end)
+				words[u] = a.ranked[t.slot[u] / 32];
+		}
+		HS_UNROLL
+		for (uint32_t u = 0; u < MANY_AHEAD; u++) {
+			const uint64_t word = words[u];
 			const int32_t slot = t.slot[u];
 			int32_t index = slot;
 
-			if (on && slot >= first && slot < end) {
-				const uint64_t word = a.ranked[slot / 32];
+			if (word) {
 				const uint32_t below = (1u << (slot & 31)) - 1;
 				const uint32_t rank = (uint32_t)(word >> 32) +
 						      (uint32_t)__popc((uint32_t)word & below);
