@@ -73,6 +73,8 @@ def arguments():
     add('--resident', action='store_true', help='never start the layers: the early exit')
     add('--eager', action='store_true',
         help='no graphs: for ncu and sanitizers; its times hold gaps')
+    add('--profile', action='store_true',
+        help='switch a profiler on for the timed steps only (cuProfilerStart)')
     add('--no-sglang', action='store_true')
     add('--sglang-block', type=int, default=960, help="threads a request; 960 is its server's")
     add('--cell-limit', type=int, default=60, help='seconds until a cell counts as hung')

@@ -219,6 +219,11 @@ class Worker:
             with clock('load'):
                 cell.load(step)
             timed = warm <= step < lists.timed
+            if self.options.profile and step in (warm, lists.timed):
+                driver = ctypes.CDLL('libcuda.so.1')
+                switch = 'cuProfilerStart' if timed else 'cuProfilerStop'
+                if hasattr(driver, switch):  # the stand-in has none
+                    getattr(driver, switch)()
             order = names + (more if timed else [])
             # Who goes first finds the pages cold in the GPU's TLB: take turns.
             turn = step % len(order) if timed else 0
