@@ -210,11 +210,54 @@ class Plot(Case):
         rate = json.loads(document.read_text())["policies"][1]["miss_rate"]["lru"]
         self.assertIn(f"LRU: {100 * rate:.2f} %", html)
 
+    def trace(self, name, timed):
+        """Two steps of three layers; the second misses what its number says."""
+        lines = [dict(type="head", version="1", pid=1, clock="cupti" if timed else "device")]
+        for step in (1, 2, 3):
+            for layer in range(3):
+                t = 1000000 * step + 10000 * layer
+                swap = dict(type="kernel", kind="swap-in", device=0, end=t + 3000, layer=layer,
+                            step=step, hits=9, misses=100 * step + layer, inplace=0, bytes=7)
+                if timed:
+                    swap.update(name="hs_resolve", stream=7, start=t)
+                    lines.append(dict(type="kernel", kind="attention", device=0, name="a", stream=7,
+                                      start=t + 4000, end=t + 9000, layer=layer, step=step,
+                                      stall=4500))
+                lines.append(swap)
+            lines.append(dict(type="step", start=1000000 * step, end=1000000 * step + 29000,
+                              step=step, device=0, launches=3, swap_in=9000 * timed,
+                              attention=15000 * timed, stall=13500 * timed, hits=27,
+                              misses=300 * step + 3, inplace=0, bytes=21))
+        path = self.path / name
+        path.write_text("".join(json.dumps(line) + "\n" for line in
+                                [*lines, dict(type="end", lost_kernels=0)]))
+        return path
+
+    def test_traces(self):
+        self.good("plot", self.trace("t.jsonl", True), self.trace("u.jsonl", False), "-o",
+                  self.path / "out")
+        names = {path.name for path in (self.path / "out").iterdir()}
+        self.assertEqual(names, {"index.html", "t.timeline.svg", "t.steps.svg", "t.heat.svg",
+                                 "u.heat.svg"})
+        for path in (self.path / "out").glob("*.svg"):
+            xml.etree.ElementTree.parse(path)
+        text = (self.path / "out" / "t.timeline.svg").read_text()
+        self.assertIn("Step 2: what ran when", text)
+        self.assertIn("603 misses, attention waited 13.5 µs", text)
+        self.assertEqual(re.findall(r"<title>(layer 1[^<]*|swap-in, layer 1[^<]*)<", text),
+                         ["layer 1, attention waited 4.5 µs",
+                          "swap-in, layer 1, 3.0 µs, 201 misses, 9 hits"])
+        self.assertIn("≥ 301<", (self.path / "out" / "u.heat.svg").read_text())
+        empty = self.path / "e.jsonl"
+        for content, says in (("", "no head"), ('{"type":"head"}\n', "no step")):
+            empty.write_text(content)
+            self.bad("plot", empty, "-o", self.path / "out", status=1, says=says)
+
     def test_bad_input(self):
         document = self.path / "x.json"
         document.write_text("{}")
         self.bad("plot", document, "-o", self.path / "out", status=1, says="x.json")
-        self.bad("plot", status=2, says="FILE.json")
+        self.bad("plot", status=2, says="FILE")
 
 
 class Run(Case):

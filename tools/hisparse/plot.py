@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Draws what `hisparse replay --json` and `hisparse synth --json` print.
+"""Draws what `hisparse replay --json` and `hisparse synth --json` print, and traces.
 
-For every document: SVG pictures in the output folder; for all of them: one
+FILE is such a document, or a trace (.jsonl) of `hisparse trace`. For every file: SVG pictures in the output folder; for all of them: one
 index.html that needs no other file. Only the standard library is used.
 """
 import argparse
@@ -20,6 +20,8 @@ POLICY = {"vanilla": "#999999", "fifo": "#d55e00", "random": "#e69f00", "lru": "
           "belady": "#009e73"}
 NAMES = {"vanilla": "swap-vanilla", "fifo": "FIFO", "random": "random", "lru": "LRU",
          "belady": "Belady (bound)"}
+KINDS = {"stall": "#d55e00", "swap-in": "#0072b2", "attention": "#009e73", "combine": "#e69f00",
+         "writer": "#999999", "invalidate": "#cc79a7", "reader": "#56b4e9"}
 # Light to dark on paper, dark to light on a dark page would lie: one scale for both.
 HEAT = [(0.0, (13, 8, 135)), (0.25, (126, 3, 168)), (0.5, (204, 71, 120)), (0.75, (248, 149, 64)),
         (1.0, (240, 249, 33))]
@@ -62,11 +64,14 @@ class Picture:
         for i in range(count + 1):
             y = self.y0 - (self.y0 - self.y1) * i / count
             self.rule(self.x0, y, self.x1, y)
-            self.text(self.x0 - 8, y + 4, f"{i * step:g}", "end", "small")
-        self.text(16, (self.y0 + self.y1) / 2, label, "middle", "",
-                  f'transform="rotate(-90 16 {(self.y0 + self.y1) / 2:.0f})"')
+            self.text(self.x0 - 8, y + 4, f"{i * step:,g}", "end", "small")
+        self.label_y(label)
         self.rule(self.x0, self.y0, self.x1, self.y0, "axis")
         return lambda value: self.y0 - (self.y0 - self.y1) * value / (count * step)
+
+    def label_y(self, label):
+        middle = (self.y0 + self.y1) / 2
+        self.text(16, middle, label, "middle", "", f'transform="rotate(-90 16 {middle:.0f})"')
 
     def render(self):
         return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}"'
@@ -86,11 +91,15 @@ def count_text(value):
     return f"{value:,}"
 
 
+def plural(count, what):
+    return f"{count_text(count)} {what}{'' if count == 1 else 's'}"
+
+
 def note_of(replay):
     trace = replay["trace"]
     kind = "SYNTHETIC selections, not measured. " if trace["synthetic"] else ""
-    return (f"{kind}{trace['layers']} layers, {trace['steps']} steps, "
-            f"{trace['requests']} requests, context {count_text(trace['context'])}, "
+    return (f"{kind}{plural(trace['layers'], 'layer')}, {plural(trace['steps'], 'step')}, "
+            f"{plural(trace['requests'], 'request')}, context {count_text(trace['context'])}, "
             f"top-k {count_text(trace['top_k'])}")
 
 
@@ -156,7 +165,8 @@ def curves(replay):
         picture.rule(x(tick), picture.y0, x(tick), picture.y1)
         picture.text(x(tick), picture.y0 + 18, count_text(tick), "middle", "small")
         tick *= 2
-    picture.text((picture.x0 + picture.x1) / 2, picture.y0 + 42, "slots of one request")
+    picture.text((picture.x0 + picture.x1) / 2, picture.y0 + 42,
+                 "slots of one request" if "curve" in replay else "slots, shared by all")
 
     def points(line):
         return " ".join(f"{x(s):.1f},{y(r * 100):.1f}" for s, r in zip(slots, line))
@@ -202,33 +212,23 @@ def png(rows):
             chunk(b"IDAT", zlib.compress(data, 9)) + chunk(b"IEND", b""))
 
 
-def heat(replay):
-    """Misses by layer and step."""
-    data = replay.get("heat")
-    if not data:
-        return None
-    misses, width = data["misses"], data["steps_per_column"]
-    steps = replay["trace"]["steps"]
-    # The cold start would take the whole scale.
-    warm = sorted(v for line in misses for v in line[max(1, replay["skip"] // width):]) or [1]
-    top = warm[int(0.995 * (len(warm) - 1))] or 1
-    slots = count_text(data["slots_per_request"])
-    picture = Picture(f"Misses by layer and step, LRU, {slots} slots", note_of(replay), right=110)
+def draw_heat(picture, misses, steps, top, unit):
+    """A line a layer, a column a step or several."""
     image = base64.b64encode(png([[colour_of(v / top) for v in line] for line in misses])).decode()
     picture.add(f'<image x="{picture.x0}" y="{picture.y1}" width="{picture.x1 - picture.x0}" '
                 f'height="{picture.y0 - picture.y1}" preserveAspectRatio="none" '
                 f'style="image-rendering: pixelated" href="data:image/png;base64,{image}"/>')
-    step = nice(steps / 8)
-    for i in range(int(steps / step) + 1):
-        x = picture.x0 + (picture.x1 - picture.x0) * i * step / steps
-        picture.text(x, picture.y0 + 18, f"{i * step:g}", "middle", "small")
+    first, last = steps
+    step = max(1, nice((last - first) / 8))
+    for i in range(math.ceil(first / step), math.floor(last / step) + 1):
+        x = picture.x0 + (picture.x1 - picture.x0) * (i * step - first) / (last - first)
+        picture.text(x, picture.y0 + 18, f"{i * step:,g}", "middle", "small")
     picture.text((picture.x0 + picture.x1) / 2, picture.y0 + 42, "step")
     every = max(1, int(nice(len(misses) / 12)))
     high = (picture.y0 - picture.y1) / len(misses)
     for layer in range(0, len(misses), every):
         picture.text(picture.x0 - 8, picture.y1 + high * (layer + 0.5) + 4, layer, "end", "small")
-    picture.text(16, (picture.y0 + picture.y1) / 2, "layer", "middle", "",
-                 f'transform="rotate(-90 16 {(picture.y0 + picture.y1) / 2:.0f})"')
+    picture.label_y("layer")
     for i in range(40):
         y = picture.y0 - (picture.y0 - picture.y1) * (i + 1) / 40
         picture.add(f'<rect x="{picture.x1 + 14}" y="{y:.1f}" width="14" height="'
@@ -236,8 +236,157 @@ def heat(replay):
     for share in (0, 0.5, 1):
         y = picture.y0 - (picture.y0 - picture.y1) * share
         more = "≥ " if share == 1 else ""
-        picture.text(picture.x1 + 34, y + 4, f"{more}{top * share:.0f}", "start", "small")
-    picture.text(picture.x1 + 14, picture.y1 - 10, "rows a list", "start", "small")
+        picture.text(picture.x1 + 34, y + 4, f"{more}{top * share:,.0f}", "start", "small")
+    picture.text(picture.x1 + 14, picture.y1 - 10, unit, "start", "small")
+    return picture
+
+
+def heat(replay):
+    """Misses by layer and step."""
+    data = replay.get("heat")
+    if not data:
+        return None
+    misses, width = data["misses"], data["steps_per_column"]
+    # The cold start would take the whole scale.
+    warm = sorted(v for line in misses for v in line[max(1, replay["skip"] // width):]) or [1]
+    slots = count_text(data["slots_per_request"])
+    picture = Picture(f"Misses by layer and step, LRU, {slots} slots", note_of(replay), right=110)
+    return draw_heat(picture, misses, (0, replay["trace"]["steps"]), top_of(warm), "rows a list")
+
+
+def top_of(values):
+    """Nearly the largest: a few may be beyond the scale."""
+    return values[int(0.995 * (len(values) - 1))] or 1
+
+
+class Trace:
+    """What a .jsonl trace holds."""
+
+    def __init__(self, lines):
+        told = [json.loads(line) for line in lines if line.strip()]
+        if not told or told[0].get("type") != "head":
+            raise ValueError("no trace: its first line is no head")
+        self.kernels, self.steps = {}, {}
+        for record in told:
+            if record["type"] == "step" and record["launches"]:
+                self.steps[record["device"], record["step"]] = record
+            elif record["type"] == "kernel" and "step" in record:
+                self.kernels.setdefault((record["device"], record["step"]), []).append(record)
+        if not self.steps:
+            raise ValueError("the trace has no step")
+        self.device = min(device for device, _ in self.steps)
+        self.mine = sorted(step for device, step in self.steps if device == self.device)
+        layers = 1 + max(r["layer"] for r in sum(self.kernels.values(), []))
+        self.note = f"{plural(layers, 'layer')}, {plural(len(self.mine), 'step')}"
+        devices = len({device for device, _ in self.steps})
+        if devices > 1:
+            self.note += f", GPU {self.device} of {devices}"
+
+    def rows(self):
+        """Misses: a line a layer."""
+        number = {step: i for i, step in enumerate(self.mine)}
+        found = {}
+        for (device, step), records in self.kernels.items():
+            for record in records:
+                if device == self.device and step in number and "misses" in record:
+                    line = found.setdefault(record["layer"], [0] * len(number))
+                    line[number[step]] += record["misses"]
+        return [found.get(layer, [0] * len(number)) for layer in range(max(found) + 1)]
+
+    def timed(self, step):
+        """Kernels of a step whose times are known."""
+        return [r for r in self.kernels.get((self.device, step), []) if "start" in r]
+
+
+def trace_heat(trace):
+    misses = trace.rows()
+    most = 700
+    width = -(-len(misses[0]) // most)
+    misses = [[sum(line[i:i + width]) / width for i in range(0, len(line), width)]
+              for line in misses]
+    top = top_of(sorted(v for line in misses for v in line))
+    picture = Picture("Misses by layer and step, traced", trace.note, right=110)
+    return draw_heat(picture, misses, (trace.mine[0], trace.mine[-1] + 1), top, "rows a launch")
+
+
+def legend(picture, names):
+    for i, (name, fill) in enumerate(names.items()):
+        y = picture.y1 + 12 + 18 * i
+        picture.add(f'<rect x="{picture.x1 + 14}" y="{y - 8}" width="14" height="10" fill="{fill}"/>')
+        picture.text(picture.x1 + 34, y + 1, name, "start", "small")
+
+
+def trace_steps(trace):
+    """Time of swap-ins, of attention, and what attention waited for, a step."""
+    steps = [trace.steps[trace.device, n] for n in trace.mine if trace.timed(n)]
+    if len(steps) < 2:
+        return None
+    picture = Picture("Time of a step's kernels, all layers", trace.note, right=110)
+    fields = {"stall": "stall", "swap-in": "swap_in", "attention": "attention"}
+    values = sorted(step[field] / 1000 for step in steps for field in fields.values())
+    y = picture.scale_y(top_of(values) * 1.1, "µs a step")
+    first, last = steps[0]["step"], steps[-1]["step"]
+    for name, field in fields.items():
+        points = " ".join(
+            f"{picture.x0 + (picture.x1 - picture.x0) * (s['step'] - first) / (last - first):.1f},"
+            f"{max(picture.y1, y(s[field] / 1000)):.1f}" for s in steps)
+        picture.add(f'<polyline class="line" style="stroke-width: 1.5" stroke="{KINDS[name]}" '
+                    f'points="{points}"/>')
+    tick = max(1, nice((last - first) / 8))
+    for i in range(math.ceil(first / tick), math.floor(last / tick) + 1):
+        x = picture.x0 + (picture.x1 - picture.x0) * (i * tick - first) / (last - first)
+        picture.text(x, picture.y0 + 18, f"{i * tick:,g}", "middle", "small")
+    picture.text((picture.x0 + picture.x1) / 2, picture.y0 + 42, "step")
+    legend(picture, {name: KINDS[name] for name in fields})
+    return picture
+
+
+def timeline(trace):
+    """The kernels of the step with the middle stall."""
+    steps = sorted((n for n in trace.mine if trace.timed(n)),
+                   key=lambda n: trace.steps[trace.device, n]["stall"])
+    if not steps:
+        return None
+    number = steps[len(steps) // 2]
+    step, kernels = trace.steps[trace.device, number], trace.timed(number)
+    lanes = [kind for kind in KINDS if kind == "stall" or any(k["kind"] == kind for k in kernels)]
+    picture = Picture(f"Step {number}: what ran when", f"{trace.note}; {step['misses']:,} misses, "
+                      f"attention waited {step['stall'] / 1000:,.1f} µs",
+                      height=136 + 30 * len(lanes), left=90)
+    begin = min(k["start"] - k.get("stall", 0) for k in kernels)
+    span = max(k["end"] for k in kernels) - begin or 1
+
+    def x(time):
+        return picture.x0 + (picture.x1 - picture.x0) * (time - begin) / span
+
+    def bar(kind, start, end, text):
+        top = picture.y1 + 30 * lanes.index(kind) + 5
+        picture.add(f'<rect x="{x(start):.2f}" y="{top}" width="{max(0.7, x(end) - x(start)):.2f}" '
+                    f'height="20" fill="{KINDS[kind]}"><title>{html.escape(text)}</title></rect>')
+
+    tick = nice(span / 1000 / 8)
+    for i in range(int(span / 1000 / tick) + 1):
+        at = x(begin + i * tick * 1000)
+        picture.rule(at, picture.y0, at, picture.y1)
+        picture.text(at, picture.y0 + 18, f"{i * tick:,g}", "middle", "small")
+    picture.text((picture.x0 + picture.x1) / 2, picture.y0 + 42, "µs")
+    for i, kind in enumerate(lanes):
+        picture.text(picture.x0 - 8, picture.y1 + 30 * i + 19, kind, "end", "small")
+    for k in kernels:
+        text = f"layer {k['layer']}, {(k['end'] - k['start']) / 1000:,.1f} µs"
+        if "misses" in k:
+            text += f", {k['misses']:,} misses, {k['hits']:,} hits"
+        if k["kind"] in lanes:
+            bar(k["kind"], k["start"], k["end"], f"{k['kind']}, {text}")
+        if "stall" in k:
+            bar("stall", k["start"] - k["stall"], k["start"],
+                f"layer {k['layer']}, attention waited {k['stall'] / 1000:,.1f} µs")
+    room = 0
+    for k in sorted(kernels, key=lambda k: k["start"]):
+        if k["kind"] == "attention" and x(k["start"]) > room:
+            picture.text(x(k["start"]), picture.y1 - 6, k["layer"], "middle", "small")
+            room = x(k["start"]) + 16
+    picture.text(picture.x0 - 8, picture.y1 - 6, "layer", "end", "small")
     return picture
 
 
@@ -276,8 +425,14 @@ def targets(synth):
     return picture
 
 
-def pictures(document):
-    """(suffix, picture) of everything that the document has."""
+def pictures(file):
+    """(suffix, picture) of everything that the file has."""
+    if file.suffix == ".jsonl":
+        trace = Trace(file.read_text().splitlines())
+        made = [("timeline", timeline(trace)), ("steps", trace_steps(trace)),
+                ("heat", trace_heat(trace))]
+        return [(suffix, picture) for suffix, picture in made if picture]
+    document = json.loads(file.read_text())
     if "targets" in document:
         return [("targets", targets(document))]
     if "policies" in document:
@@ -294,7 +449,8 @@ PAGE = """<!doctype html>
 body {{ font: 15px system-ui, sans-serif; max-width: 860px; margin: 2em auto; padding: 0 1em;
   background: #fff; color: #1a1a1a; }}
 @media (prefers-color-scheme: dark) {{ body {{ background: #16181c; color: #e8e8e8; }} }}
-figure {{ margin: 1.5em 0; }} svg {{ max-width: 100%; height: auto; }}
+figure {{ margin: 1.5em 0; overflow-x: auto; }}
+svg {{ width: 100%; min-width: 640px; height: auto; display: block; }}
 h2 {{ overflow-wrap: anywhere; }}
 </style></head><body><h1>hisparse</h1>
 {body}</body></html>
@@ -304,7 +460,7 @@ h2 {{ overflow-wrap: anywhere; }}
 def main():
     parser = argparse.ArgumentParser(prog="hisparse plot", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", metavar="FILE.json")
+    parser.add_argument("files", nargs="+", metavar="FILE")
     parser.add_argument("-o", "--output", default="hisparse-plots", metavar="DIR",
                         help="folder for the pictures; default hisparse-plots")
     options = parser.parse_args()
@@ -312,7 +468,7 @@ def main():
     output, body, used = pathlib.Path(options.output), [], set()
     for file in map(pathlib.Path, options.files):
         try:
-            made = pictures(json.loads(file.read_text()))
+            made = pictures(file)
             output.mkdir(parents=True, exist_ok=True)
             name = file.stem
             while name in used:
