@@ -1,128 +1,196 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Start an unmodified SGLang server, send it seeded prompts and write what it answers.
+"""Start an unmodified SGLang server, ask it over HTTP, and write what it answers.
 
 The server inherits the environment, LD_PRELOAD included; its output goes to
-OUT.json.server.log. Prompts, turns, --bench and OUT.json as in drive_vllm.py.
-What follows `--` goes to the server. Made for SGLang 0.5.17 and the checkpoint
-of tests/gpu/checkpoint. The first start compiles SGLang's kernels: minutes.
+OUT.json.server.log. What is asked and what OUT.json holds: load.py. What follows
+`--` goes to the server. Made for SGLang 0.5.17 and the checkpoint of
+tests/gpu/checkpoint. The first start compiles SGLang's kernels: minutes.
 """
 import argparse
-import concurrent.futures
+import http.client
 import json
 import os
-import random
+import re
 import signal
+import statistics
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 
-URL = "http://127.0.0.1:30000"
+import load
+
 ENV = dict(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", SGLANG_NUMA_BIND_V2="0",
            GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo", FLASHINFER_USE_CUDA_NORM="1",
            CUDA_HOME="/usr/local/cuda", PYTHONUNBUFFERED="1")
+DECODE = re.compile(r"Decode batch.*#running-req: (\d+),.*gen throughput \(token/s\): ([\d.]+)")
+RETRACTED = re.compile(r"KV cache pool is full.*#retracted_reqs: (\d+)")
+TOKENS = re.compile(r"max_total_num_tokens=(\d+)")
+HOST = re.compile(r"hierarchical KV host pool: (\d+) tokens, ([\d.]+) GB host memory")
 
 
-def generate(ids, tokens, start):
-    body = {"input_ids": ids, "sampling_params": {"temperature": 0, "max_new_tokens": tokens,
-                                                  "ignore_eos": True}}
-    if start is not None:
-        body |= {"return_logprob": True, "logprob_start_len": start}
-    request = urllib.request.Request(URL + "/generate", json.dumps(body).encode(),
-                                     {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=550) as reply:
-        return json.load(reply)
+class Client:
+    """One thread per request. Where log-probabilities are wanted nothing is streamed:
+    every part would repeat them."""
+
+    def __init__(self, log, port):
+        self.log, self.port = log, port
+
+    def submit(self, request):
+        threading.Thread(target=self.ask, args=(request,), daemon=True).start()
+
+    def ask(self, request):
+        try:
+            self.converse(request)
+            request.finish()
+        except (OSError, ValueError, KeyError, RuntimeError, http.client.HTTPException) as error:
+            request.finish(f"{type(error).__name__}: {error}")
+
+    def converse(self, request):
+        stream = not (request.want_plp or request.want_olp)
+        body = dict(input_ids=request.ids, stream=stream, sampling_params=dict(
+            temperature=0, max_new_tokens=request.tokens, ignore_eos=True))
+        if not stream:
+            request.start = max(0, len(request.ids) - 512)
+            body |= dict(return_logprob=True,
+                         logprob_start_len=request.start if request.want_plp else -1)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=550)
+        connection.request("POST", "/generate", json.dumps(body),
+                           {"Content-Type": "application/json"})
+        reply = connection.getresponse()
+        if reply.status != 200:
+            raise RuntimeError(f"{reply.status} {reply.read(300)}")
+        if stream:
+            last = None
+            for line in reply:
+                if line.startswith(b"data: {"):
+                    last = json.loads(line[6:])
+                    if "error" in last:
+                        raise RuntimeError(last["error"])
+                    request.note(last["meta_info"]["completion_tokens"])
+        else:
+            last = json.loads(reply.read())
+            request.note(last["meta_info"]["completion_tokens"])
+        connection.close()
+        if last is None:
+            raise RuntimeError("an empty answer")
+        meta = last["meta_info"]
+        reason = meta.get("finish_reason") or {}
+        if isinstance(reason, dict) and reason.get("type") == "abort":
+            raise RuntimeError(reason.get("message", "aborted"))
+        request.out, request.cached = last["output_ids"], meta.get("cached_tokens")
+        request.retractions = meta.get("num_retractions") or 0
+        if request.want_plp:
+            request.plp = [x[0] for x in meta["input_token_logprobs"]]
+        if request.want_olp:
+            request.olp = [x[0] for x in meta["output_token_logprobs"]]
+
+    def serve(self, work):
+        return work()
+
+    def text(self, start=0):
+        with open(self.log, errors="replace") as file:
+            file.seek(start)
+            return file.read()
+
+    def mark(self):
+        return os.path.getsize(self.log)
+
+    def since(self, mark, n):
+        """The server's own word on the time since. Requests tell their retractions
+        themselves; lines of fewer than nine tenths of the most that ran are its ramps."""
+        lines = [(int(a), float(b)) for a, b in DECODE.findall(self.text(mark))]
+        most = max((a for a, _ in lines), default=0)
+        speeds = [b for a, b in lines if a >= 0.9 * most]
+        return dict(server_running=most,
+                    server_tokens_per_s=round(statistics.median(speeds), 1)) if speeds else {}
+
+    def facts(self):
+        text = self.text()
+        found = dict(retracted=sum(map(int, RETRACTED.findall(text))))
+        if tokens := TOKENS.findall(text):
+            found["tokens"] = int(tokens[-1])
+        if own := HOST.findall(text):  # SGLang's HiSparse: what it holds is in its host pool
+            found |= dict(device_tokens=found.get("tokens"), tokens=int(own[-1][0]),
+                          own_host_gb=float(own[-1][1]))
+        return found
 
 
-def ask(prompts, tokens, concurrency, logprobs=True):
-    """All answers, in order."""
-    with concurrent.futures.ThreadPoolExecutor(concurrency) as pool:
-        return list(pool.map(
-            lambda ids: generate(ids, tokens, max(0, len(ids) - 512) if logprobs else None),
-            prompts))
-
-
-def wait_ready(server, log):
+def wait_ready(server, log, port):
     while True:
         if server.poll() is not None:
             sys.exit(f"the server ended with {server.returncode}; see {log}")
         try:
-            urllib.request.urlopen(URL + "/health", timeout=5).close()
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
             return
         except OSError:
-            time.sleep(1)
+            time.sleep(0.5)
 
 
-def drive(a, figures):
-    rng = random.Random(7)
-    prompts = [[rng.randrange(8192) for _ in range(int(n))] for n in a.lens.split(",")]
-    answers = []
-    for turn in (1, 2):
-        t = time.time()
-        for ids, r in zip(prompts, ask(prompts, a.tokens, a.concurrency)):
-            meta = r["meta_info"]
-            answers.append(dict(ids=r["output_ids"], start=max(0, len(ids) - 512),
-                                plp=[x[0] for x in meta["input_token_logprobs"]],
-                                cached=meta.get("cached_tokens")))
-        figures[f"turn{turn}_s"] = round(time.time() - t, 2)
-        print(f"turn {turn}", figures, flush=True)
-        json.dump(dict(answers=answers, figures=figures), open(a.out, "w"))
-    if a.bench:
-        batch = [q for q in prompts for _ in range(a.bench)]
-        t = time.time()
-        ask(batch, 256, len(batch), logprobs=False)
-        figures["bench_tokens_per_s"] = round(len(batch) * 256 / (time.time() - t), 1)
-    figures["cached_tokens"] = sum(x["cached"] or 0 for x in answers)
-    print("end", figures, flush=True)
-    json.dump(dict(answers=answers, figures=figures), open(a.out, "w"))
-
-
-def main():
-    p = argparse.ArgumentParser(description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("model")
-    p.add_argument("out")
-    p.add_argument("--kv", default="fp8_e4m3", choices=("fp8_e4m3", "bfloat16"),
-                   help="fp8_e4m3: FlashMLA, rows of 656 B; bfloat16: FA3 decode, rows of 1,152 B")
-    p.add_argument("--tokens-in-pool", type=int, default=524288,
-                   help="upper limit of the KV pool, which SGLang sizes from free memory")
-    p.add_argument("--lens", default="3000,5000,9000,20000,2500,4096,7000,12000")
-    p.add_argument("--tokens", type=int, default=32)
-    p.add_argument("--concurrency", type=int, default=8)
-    p.add_argument("--bench", type=int, default=0)
-    argv = sys.argv[1:]
-    cut = argv.index("--") if "--" in argv else len(argv)
-    a, extra = p.parse_args(argv[:cut]), argv[cut + 1:]
+def server_command(a, extra):
     command = [sys.executable, "-m", "sglang.launch_server", "--model-path", a.model,
                "--skip-tokenizer-init", "--dtype", "bfloat16", "--kv-cache-dtype", a.kv,
-               "--context-length", "32768", "--chunked-prefill-size", "8192",
-               "--max-running-requests", "32", "--max-total-tokens", str(a.tokens_in_pool),
-               "--mem-fraction-static", "0.7", "--cuda-graph-max-bs-decode", "32",
+               "--context-length", "32768", "--chunked-prefill-size", str(a.chunk),
+               "--max-running-requests", str(a.seqs), "--cuda-graph-max-bs-decode", str(a.seqs),
                "--cuda-graph-backend-prefill", "disabled", "--sampling-backend", "pytorch",
                "--grammar-backend", "none", "--mm-feature-transport", "cpu",
                "--disable-flashinfer-autotune", "--random-seed", "1", "--watchdog-timeout", "600",
-               "--host", "127.0.0.1", "--port", "30000", *extra]
+               "--stream-interval", str(a.interval), "--host", "127.0.0.1",
+               "--port", str(a.port)]
+    if a.tokens_in_pool:
+        command += ["--max-total-tokens", str(a.tokens_in_pool)]
+    fraction = a.fraction or (0.7 if a.tokens_in_pool else 0)
+    if fraction:
+        command += ["--mem-fraction-static", f"{fraction:.3f}"]
+    return command + extra
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, epilog=load.__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    load.arguments(p)
+    p.add_argument("--kv", default="fp8_e4m3", choices=("fp8_e4m3", "bfloat16"),
+                   help="fp8_e4m3: FlashMLA, rows of 656 B; bfloat16: FA3 decode, rows of 1,152 B")
+    p.add_argument("--tokens-in-pool", type=int, default=524288,
+                   help="upper limit of the KV pool, which SGLang sizes from free memory; 0: none")
+    p.add_argument("--fraction", type=float, default=0,
+                   help="--mem-fraction-static; 0: SGLang's own where it sizes, else 0.7")
+    p.add_argument("--chunk", type=int, default=8192, help="--chunked-prefill-size")
+    p.add_argument("--interval", type=int, default=1, help="--stream-interval")
+    p.add_argument("--port", type=int, default=30000)
+    argv = sys.argv[1:]
+    cut = argv.index("--") if "--" in argv else len(argv)
+    a, extra = p.parse_args(argv[:cut]), argv[cut + 1:]
+    try:
+        phases = load.phases_of(a)
+    except ValueError as error:
+        p.error(str(error))
     log = a.out + ".server.log"
+    out = load.Output(a.out)
     start = time.time()
     with open(log, "w") as output:
-        server = subprocess.Popen(command, env={**ENV, **os.environ}, start_new_session=True,
-                                  stdout=output, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(server_command(a, extra), env={**ENV, **os.environ},
+                                  start_new_session=True, stdout=output, stderr=subprocess.STDOUT)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
-    figures = {}
     try:
-        wait_ready(server, log)
-        figures["ready_s"] = round(time.time() - start, 1)
-        print("ready", figures, flush=True)
-        drive(a, figures)
+        wait_ready(server, log, a.port)
+        client = Client(log, a.port)
+        out.figures |= dict(ready_s=round(time.time() - start, 1)) | client.facts()
+        out.write("ready")
+        failed = client.serve(lambda: load.run(client, phases, out))
+        out.write("end")
+        sys.exit("; ".join(failed) or None)
     finally:
         try:
             os.killpg(server.pid, signal.SIGTERM)
-            server.wait(20)
+            server.wait(30)
         except ProcessLookupError:
             pass
         except subprocess.TimeoutExpired:
             os.killpg(server.pid, signal.SIGKILL)
+            server.wait(10)
 
 
 if __name__ == "__main__":

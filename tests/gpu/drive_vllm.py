@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Run an unmodified vLLM in this process and write what it answers.
+"""Run an unmodified vLLM in this process, ask it, and write what it answers.
 
-The same seeded prompts twice (turns), as token ids; then, with --bench R, R
-copies of each prompt with 256 output tokens. OUT.json: `answers` (ids, plp: the
-prompt's log-probabilities from position `start` on) and `figures`. Made for
-vLLM 0.26.0 and the checkpoint of tests/gpu/checkpoint. With random weights the
-selected positions are close to random: right for equality and overhead, the
-worst case for hit rates.
+What is asked and what OUT.json holds: load.py. Made for vLLM 0.26.0 and the
+checkpoint of tests/gpu/checkpoint. With random weights the selected positions
+are close to random: right for equality and overhead, the worst case for hit
+rates. Requests are stepped here, as vLLM's own server does in its engine
+process, so nothing of HTTP is in the figures.
 """
 import argparse
-import json
 import os
-import random
+import queue
+import sys
+import threading
 import time
+
+import load
 
 for name, value in dict(VLLM_ENABLE_V1_MULTIPROCESSING="0", HF_HUB_OFFLINE="1",
                         VLLM_NO_USAGE_STATS="1", VLLM_DEEP_GEMM_WARMUP="skip",
@@ -22,57 +24,124 @@ for name, value in dict(VLLM_ENABLE_V1_MULTIPROCESSING="0", HF_HUB_OFFLINE="1",
     os.environ.setdefault(name, value)
 
 
+class Client:
+    """Engine steps in the thread that made it, phases in another."""
+
+    def __init__(self, llm):
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+        self.llm, self.engine = llm, llm.llm_engine
+        self.queue, self.open, self.n = queue.Queue(), {}, 0
+        self.params = lambda r: SamplingParams(
+            temperature=0, ignore_eos=True, detokenize=False, max_tokens=r.tokens,
+            prompt_logprobs=0 if r.want_plp else None, logprobs=0 if r.want_olp else None,
+            output_kind=RequestOutputKind.DELTA)
+
+    def submit(self, request):
+        self.queue.put(request)
+
+    def take(self, wait):
+        """New requests into the engine; waits a little if there is nothing else to do."""
+        try:
+            while True:
+                request = self.queue.get(timeout=0.02) if wait else self.queue.get_nowait()
+                wait = False
+                self.n += 1
+                self.open[str(self.n)] = request
+                self.engine.add_request(str(self.n), {"prompt_token_ids": request.ids},
+                                        self.params(request))
+        except queue.Empty:
+            pass
+
+    def give(self, result):
+        request = self.open[result.request_id]
+        part = result.outputs[0]
+        request.out += part.token_ids
+        if request.want_olp:
+            request.olp += [d[t].logprob for t, d in zip(part.token_ids, part.logprobs or [])]
+        request.plp += [next(iter(d.values())).logprob if d else None
+                        for d in result.prompt_logprobs or []]
+        if result.num_cached_tokens is not None:
+            request.cached = result.num_cached_tokens
+        request.note(len(request.out))
+        if result.finished:
+            del self.open[result.request_id]
+            request.finish()
+
+    def serve(self, work):
+        """Steps while work() runs beside; returns what it returned."""
+        box = {}
+
+        def beside():
+            try:
+                box["result"] = work()
+            except BaseException as error:  # shown by the thread that waits
+                box["error"] = error
+
+        thread = threading.Thread(target=beside, daemon=True)
+        thread.start()
+        while thread.is_alive():
+            self.take(not self.engine.has_unfinished_requests())
+            if self.engine.has_unfinished_requests():
+                for result in self.engine.step():
+                    self.give(result)
+        if "error" in box:
+            raise box["error"]
+        return box["result"]
+
+    def preemptions(self):
+        return sum(m.value for m in self.llm.get_metrics() if m.name == "vllm:num_preemptions")
+
+    def mark(self):
+        return self.preemptions()
+
+    def since(self, mark, n):
+        return dict(retractions=self.preemptions() - mark)
+
+    def facts(self):
+        import torch
+        free, total = torch.cuda.mem_get_info()
+        return dict(gpu_free_mib=free >> 20, gpu_total_mib=total >> 20)
+
+
 def main():
-    p = argparse.ArgumentParser(description=__doc__,
+    p = argparse.ArgumentParser(description=__doc__, epilog=load.__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("model")
-    p.add_argument("out")
+    load.arguments(p)
     p.add_argument("--kv", default="fp8", choices=("fp8", "auto"),
                    help="fp8: FlashMLA sparse, rows of 656 B; auto: bf16, FlashAttention 3")
     p.add_argument("--blocks", type=int, default=12000,
                    help="KV blocks of 64 tokens, whatever fits; 0: as vLLM sizes it")
+    p.add_argument("--util", type=float, default=0,
+                   help="gpu_memory_utilization; 0: vLLM's own where it sizes, else 0.6")
     p.add_argument("--eager", action="store_true")
     p.add_argument("--prefix-caching", action="store_true")
-    p.add_argument("--lens", default="3000,5000,9000,20000,2500,4096,7000,12000")
-    p.add_argument("--tokens", type=int, default=32)
-    p.add_argument("--bench", type=int, default=0)
     a = p.parse_args()
+    try:
+        phases = load.phases_of(a)
+    except ValueError as error:
+        p.error(str(error))
 
-    import torch
-    from vllm import LLM, SamplingParams
-    figures = {}
+    from vllm import LLM
+    out = load.Output(a.out)
+    util = a.util or (0.6 if a.blocks else 0)
+    sizes = [n for n in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128) if n <= a.seqs]
     t = time.time()
     llm = LLM(model=a.model, skip_tokenizer_init=True, kv_cache_dtype=a.kv, max_model_len=32768,
-              max_num_seqs=32, max_num_batched_tokens=4096, seed=0,
+              max_num_seqs=a.seqs, max_num_batched_tokens=4096, seed=0, disable_log_stats=False,
               num_gpu_blocks_override=a.blocks or None, enforce_eager=a.eager,
-              gpu_memory_utilization=0.6, enable_prefix_caching=a.prefix_caching,
+              enable_prefix_caching=a.prefix_caching,
+              **({} if a.eager else {"cudagraph_capture_sizes": sizes}),
+              **({"gpu_memory_utilization": util} if util else {}),
               **({"attention_backend": "FLASHMLA_SPARSE"} if a.kv == "fp8" else {}))
-    figures["ready_s"] = round(time.time() - t, 1)
-    print("ready", figures, flush=True)
-
-    rng = random.Random(7)
-    prompts = [{"prompt_token_ids": [rng.randrange(8192) for _ in range(int(n))]}
-               for n in a.lens.split(",")]
-    greedy = dict(temperature=0, ignore_eos=True, detokenize=False)
-    sampling = SamplingParams(max_tokens=a.tokens, prompt_logprobs=0, **greedy)
-    answers = []
-    for turn in (1, 2):
-        t = time.time()
-        for r in llm.generate(prompts, sampling, use_tqdm=False):
-            plp = [next(iter(d.values())).logprob if d else None for d in r.prompt_logprobs or []]
-            answers.append(dict(ids=list(r.outputs[0].token_ids), start=0, plp=plp))
-        figures[f"turn{turn}_s"] = round(time.time() - t, 2)
-        print(f"turn {turn}", figures, flush=True)
-        json.dump(dict(answers=answers, figures=figures), open(a.out, "w"))
-    if a.bench:
-        batch = [q for q in prompts for _ in range(a.bench)]
-        t = time.time()
-        llm.generate(batch, SamplingParams(max_tokens=256, **greedy), use_tqdm=False)
-        figures["bench_tokens_per_s"] = round(len(batch) * 256 / (time.time() - t), 1)
-    free, _ = torch.cuda.mem_get_info()
-    figures["gpu_free_mib"] = free >> 20
-    print("end", figures, flush=True)
-    json.dump(dict(answers=answers, figures=figures), open(a.out, "w"))
+    cache = llm.llm_engine.vllm_config.cache_config
+    out.figures |= dict(ready_s=round(time.time() - t, 1), share=cache.gpu_memory_utilization,
+                        tokens=cache.num_gpu_blocks * cache.block_size)
+    out.write("ready")
+    client = Client(llm)
+    failed = client.serve(lambda: load.run(client, phases, out))
+    out.write("end")
+    sys.exit("; ".join(failed) or None)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+class RequestOutputKind:
+    DELTA = 1

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tests/gpu/engine and tests/gpu/showings against engines that are not there (fakes/)."""
+import importlib.machinery
+import importlib.util
+import json
+import os
+import pathlib
+import socket
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.dont_write_bytecode = True
+import load  # noqa: E402
+import variants  # noqa: E402
+
+variants.GPU = HERE  # there always
+
+
+def script(name):
+    loader = importlib.machinery.SourceFileLoader(name, str(HERE / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
+
+
+class Harness(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.out = pathlib.Path(folder.name)
+
+    def call(self, name, engine, names, *options, tokens=100000, status=0):
+        """Runs a script's main with the fakes; checks its status."""
+        library = self.out / "not-a-library.so"
+        library.touch()
+        options = [*options, "--library", str(library), "--"]
+        if engine == "sglang":
+            options += ["--port", free_port()]
+        os.environ |= dict(FAKE_TOKENS=str(tokens), PYTHONDONTWRITEBYTECODE="1")
+        sys.argv = [name, engine, str(HERE / "fakes"), "ckpt", str(self.out), *names, *options]
+        with self.assertRaises(SystemExit) as ended:
+            script(name).main()
+        log = "".join(f"{f.name}:\n{f.read_text()}" for f in self.out.glob("*.log"))
+        self.assertEqual(int(ended.exception.code or 0), status, log)
+
+    def figures(self, name):
+        return json.loads((self.out / f"{name}.json").read_text())["figures"]
+
+    def results(self):
+        lines = map(json.loads, (self.out / "results.jsonl").read_text().splitlines())
+        return {line["figure"]: line for line in lines}
+
+    def test_sizes_and_ratio(self):
+        for engine in ("vllm", "sglang"):
+            self.call("showings", engine, ["size-plain"], tokens=64000)
+            self.call("showings", engine, ["size-preload"], tokens=320000)
+            self.assertEqual(self.figures("size-plain")["tokens"], 64000)
+            line = self.results()[f"{engine} size-preload tokens"]
+            self.assertEqual((line["value"], line["beside"]), (320000, "plain 64000, ratio 5.0"))
+
+    def test_cap_is_shared_and_learnt(self):
+        showings = script("showings")
+        a = type("A", (), dict(engine="vllm", out=self.out, gpu_gib=None, host_gib=None,
+                               requests=64, prompt=20000, output=256, seconds=300, at=[64], churn=False,
+                               ratio=5, rest=["--x"]))
+        plain, _ = showings.plan(a, "size-plain")
+        mine, args = showings.plan(a, "size-preload")
+        self.assertEqual(plain["HISPARSE_GPU_GIB"], mine["HISPARSE_GPU_GIB"])
+        self.assertEqual((plain["HISPARSE_PLACE"], plain["HISPARSE_HOST_GIB"]), ("device", "0"))
+        self.assertNotIn("HISPARSE_PLACE", mine)
+        self.assertIn("--x", args)
+        # The engine held less than wanted: what it takes beside its KV is known now, and
+        # with it the cap of the next group is right.
+        gib = float(plain["HISPARSE_GPU_GIB"])
+        showings.learn(a, "size", 1_800_000)
+        beside = gib * showings.VLLM_SHARE - 1_800_000 * 6 * 788 / (1 << 30)
+        many, _ = showings.plan(a, "many-plain")
+        holds = (float(many["HISPARSE_GPU_GIB"]) * showings.VLLM_SHARE - beside) * (1 << 30) / 4728
+        self.assertAlmostEqual(holds / (16 * 20256), 1, delta=0.02)
+        again, _ = showings.plan(a, "size-plain")
+        self.assertEqual(again, plain)
+        a.engine = "sglang"
+        _, args = showings.plan(a, "many-theirs")
+        self.assertLess(args.index("--x"), args.index("--"))
+        self.assertEqual(json.loads(args[-1]), dict(top_k=2048, device_buffer_size=4096,
+                                                    host_to_device_ratio=5))
+
+    def test_many_requests(self):
+        options = ("--requests", "6", "--prompt", "777", "--output", "64", "--at", "2,6")
+        self.call("showings", "vllm", ["many-plain", "many-preload"], *options)
+        self.call("showings", "sglang", ["many-theirs"], *options, tokens=1000)
+        for name in ("many-plain", "many-theirs"):
+            found = self.figures(name)
+            self.assertEqual([found[f"batch{n}_retractions"] for n in (2, 6)], [2, 6])
+            self.assertEqual(found["batch6_running"], 6)
+            for key in ("tokens_per_s", "decode_tokens_per_s", "ttft_median_s"):
+                self.assertGreater(found[f"batch6_{key}"], 0)
+            self.assertLess(found["batch6_decode_tokens_per_s"], 6 * 4000)
+        self.assertEqual(found["tokens"], 5000)
+        self.assertEqual((found["device_tokens"], found["own_host_gb"]), (1000, 1.25))
+        self.assertEqual(found["batch6_server_tokens_per_s"], 123.5)
+        self.assertIn("ratio", self.results()["vllm many-preload batch6_tokens_per_s"]["beside"])
+
+    def test_churn(self):
+        for engine, group in (("vllm", "many"), ("sglang", "churn")):
+            self.call("showings", engine, [f"{group}-plain", f"{group}-preload"], "--seconds", "2",
+                      "--prompt", "900", "--requests", "2", "--churn")
+            summary = (self.out / "summary.txt").read_text()
+            for moment in ("during1", "after"):
+                self.assertIn(f"{group}-plain before and {group}-preload {moment}: "
+                              "same token ids 10/10", summary)
+            self.assertIn("output: bit-equal 1.0000", summary)
+            found = self.figures(f"{group}-preload")
+            self.assertGreater(found["churn_requests"], 48)
+            self.assertEqual(found["churn_failed"], 0)
+
+    def test_fits(self):
+        names = [f"fits-{who}{i}" for i in "123" for who in ("plain", "preload")]
+        self.call("showings", "vllm", names)
+        self.assertEqual(len(self.figures("fits-plain1")["decode_each"]), 3)
+        line = self.results()["vllm fits decode_tokens_per_s preload / plain, median of 3 pairs"]
+        self.assertAlmostEqual(line["value"], 1, delta=0.4)
+
+    def test_engine(self):
+        for engine in ("vllm", "sglang"):
+            self.call("engine", engine, ["plain1", "plain2", "graphs"])
+            self.assertEqual(self.figures("graphs")["cached_tokens"] > 0, engine == "sglang")
+            self.assertIn("plain1 and graphs: same token ids 16/16",
+                          (self.out / "summary.txt").read_text())
+            self.assertGreater(self.results()[f"{engine} graphs bench_tokens_per_s"]["value"], 0)
+
+    def test_failure_is_told_and_goes_no_further(self):
+        options = ("--requests", "2", "--prompt", "2000", "--output", "8", "--at", "2")
+        self.call("showings", "sglang", ["many-plain", "size-plain"], *options, tokens=1000,
+                  status=1)
+        summary = (self.out / "summary.txt").read_text()
+        self.assertIn("many-plain: status 1", summary)
+        self.assertIn("400", summary)
+        self.assertIn("size-plain: status 1", summary)  # 3,000 tokens do not fit either
+
+    def test_total_ends_a_variant(self):
+        a = type("A", (), dict(site=str(HERE / "fakes"), out=self.out, engine="vllm", total=61,
+                               checkpoint="ckpt", limit=99))
+        ended = {}
+
+        def one(name):
+            a.until -= 60  # as if it had been a long time
+            ended[name] = variants.run(a, name, None, [])
+
+        os.environ["FAKE_TOKENS"] = "64000"
+        variants.each(a, ["endless", "later"], ended, one)
+        self.assertEqual(ended, dict(endless="over 1 s"))
+
+    def test_counters(self):
+        (self.out / "x.prom").write_text(
+            'hisparse_window_bytes{pid="1",place="device"} 7\n'
+            'hisparse_window_bytes{pid="1",place="host"} 9\n'
+            'hisparse_layer_hot_rows{device="0",layer="0"} 5\n'
+            'hisparse_layer_hot_rows{device="0",layer="1"} 4\n')
+        self.assertEqual(variants.counters(self.out, "x"), dict(
+            window_bytes_device=7, window_bytes_host=9, layer_hot_rows=9, layer_hot_rows_least=4))
+
+    def test_measure(self):
+        fast, late = load.Request([1], 4), load.Request([1], 4)
+        fast.begun, fast.events, fast.ended = 0, [(1, 1), (2, 21), (3, 41)], 3
+        late.begun, late.events, late.ended = 0, [(2, 1), (4, 21)], 4
+        found = load.measure([fast, late])
+        # from 2 (the last first token) to 3 (the first end): 20 and 10 tokens
+        self.assertEqual(found["decode_tokens_per_s"], 30)
+        self.assertEqual((found["running"], found["ttft_median_s"], found["tokens_per_s"]),
+                         (2, 1.5, 15.5))
+
+
+if __name__ == "__main__":
+    unittest.main()
