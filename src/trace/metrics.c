@@ -63,7 +63,7 @@ static const struct family families[] = {
 	{"layer_misses_total", "counter", LAYERS(counts.misses),
 		"Selected rows that were fetched into the hot buffer."},
 	{"layer_fetched_bytes_total", "counter", LAYERS(counts.bytes),
-		"Bytes fetched into the hot buffer."},
+		"Bytes fetched into the hot buffer, or staged."},
 	{"layer_inplace_reads_total", "counter", LAYERS(counts.inplace),
 		"Selected rows that attention read from host memory, for want of a free row."},
 	{"layer_duplicates_total", "counter", LAYERS(counts.duplicates),
@@ -74,6 +74,8 @@ static const struct family families[] = {
 		"Hot rows dropped because their slot was written."},
 	{"layer_padding_total", "counter", LAYERS(counts.padding),
 		"Entries of lists that select nothing."},
+	{"layer_staged_total", "counter", LAYERS(counts.staged),
+		"Rows fetched for one launch alone, whose lists are long: a prefill's."},
 };
 
 static void add(struct hs_cache_counts *sum, const struct hs_cache_counts *counts)
@@ -87,6 +89,7 @@ static void add(struct hs_cache_counts *sum, const struct hs_cache_counts *count
 	sum->invalidated += counts->invalidated;
 	sum->padding += counts->padding;
 	sum->bytes += counts->bytes;
+	sum->staged += counts->staged;
 }
 
 static void read_layer(struct hs_layer *layer, void *data)

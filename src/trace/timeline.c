@@ -172,6 +172,7 @@ void hs_timeline_launch(struct hs_timeline *timeline, uint32_t id,
 	struct launch launch = {told->head.stamp, layer, told->head.lane, told->head.number,
 		.hits = told->totals[HS_COUNT_HITS], .misses = told->totals[HS_COUNT_MISSES],
 		.inplace = told->totals[HS_COUNT_INPLACE]};
+	uint64_t staged = told->totals[HS_COUNT_STAGED];
 	const uint64_t *last;
 
 	if (!device || layer >= HS_LAYERS)
@@ -185,8 +186,9 @@ void hs_timeline_launch(struct hs_timeline *timeline, uint32_t id,
 		launch.hits -= last[HS_COUNT_HITS];
 		launch.misses -= last[HS_COUNT_MISSES];
 		launch.inplace -= last[HS_COUNT_INPLACE];
+		staged -= last[HS_COUNT_STAGED];
 	}
-	launch.bytes = launch.misses * row;
+	launch.bytes = (launch.misses + staged) * row;
 	memcpy(device->totals[layer], told->totals, sizeof(told->totals));
 	device->counted[layer] = true;
 	if (!timeline->timed) {

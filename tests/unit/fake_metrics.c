@@ -32,7 +32,8 @@ void fake_reset(void)
 				  .evictions = 22,
 				  .invalidated = 23,
 				  .padding = 24,
-				  .bytes = UINT64_C(1) << 40},
+				  .bytes = UINT64_C(1) << 40,
+				  .staged = 25},
 			{.hits = UINT64_MAX - 3000}},
 		.log_fd = -1,
 	};

@@ -65,15 +65,19 @@ static const char golden[] = F("build_info", "gauge",
 		"Selected rows that were on the device.") L("misses_total", "counter", "500", "0",
 		"Selected rows that were fetched into the hot buffer.") L("fetched_bytes_total",
 		"counter", "1099511627776", "0",
-		"Bytes fetched into the hot buffer.") L("inplace_reads_total", "counter", "500",
-		"0", "Selected rows that attention read from host memory, for want of a free row.")
+		"Bytes fetched into the hot buffer, or staged.") L("inplace_reads_total", "counter",
+		"500", "0",
+		"Selected rows that attention read from host memory, for want of a free row.")
 		L("duplicates_total", "counter", "21", "0",
 			"Further mentions of a row that the same launch fetched.")
 			L("evictions_total", "counter", "22", "0", "Hot rows given up for others.")
 				L("invalidated_total", "counter", "23", "0",
 					"Hot rows dropped because their slot was written.")
 					L("padding_total", "counter", "24", "0",
-						"Entries of lists that select nothing.");
+						"Entries of lists that select nothing.")
+						L("staged_total", "counter", "25", "0",
+							"Rows fetched for one launch alone, whose "
+							"lists are long: a prefill's.");
 
 static char folder[] = "hs-metrics-XXXXXX";
 static char name[64];
@@ -105,7 +109,7 @@ static void totals_are_sums(void **state)
 	static struct hs_metrics metrics;
 
 	(void)state;
-	fake.cache[1] = (struct hs_cache_counts){1, 2, 3, 4, 5, 6, 7, 8, 9};
+	fake.cache[1] = (struct hs_cache_counts){1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
 	hs_metrics_read(&metrics);
 	assert_int_equal(metrics.layers, 2);
 	assert_int_equal(metrics.total.launches, 21);
@@ -117,6 +121,7 @@ static void totals_are_sums(void **state)
 	assert_int_equal(metrics.total.invalidated, 30);
 	assert_int_equal(metrics.total.padding, 32);
 	assert_int_equal(metrics.total.bytes, (UINT64_C(1) << 40) + 9);
+	assert_int_equal(metrics.total.staged, 35);
 	assert_true(hs_metrics_hit_rate(&fake.cache[0]) == 0.75);
 	assert_true(hs_metrics_hit_rate(&(struct hs_cache_counts){0}) == 0);
 }

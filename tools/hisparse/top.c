@@ -13,6 +13,7 @@ const char *const hs_top_names[HS_TOP_COUNTERS] = {
 	[HS_TOP_EVICTIONS] = "evictions",
 	[HS_TOP_INPLACE] = "inplace_reads",
 	[HS_TOP_INVALIDATED] = "invalidated",
+	[HS_TOP_STAGED] = "staged",
 	[HS_TOP_LAUNCHES] = "launches",
 };
 
