@@ -152,6 +152,27 @@ class Replay(Case):
         self.assertNotIn("belady", text)
         self.assertIn("4 slots", text)
 
+    def test_recordings(self):
+        """Version 2: requests come and go, their lists are one."""
+        head = struct.pack("<4s7I", b"DSAT", 2, *[0] * 6)
+
+        def lists(step, layer, *rows):
+            return struct.pack(f"<4I{len(rows)}I", layer, step, len(rows), 3, *map(len, rows)) + \
+                b"".join(struct.pack(f"<{len(row)}i", *row) for row in rows)
+
+        steps = [lists(i, layer, [1, 2, 3 + i % 2], *([[7, 8]] if i > 4 else []))
+                 for i in range(12) for layer in (0, 1)]
+        self.trace.write_bytes(head + b"".join(steps) + b"NOTEhere")
+        found = json.loads(self.good("replay", self.trace, "--json", "--slots", "5,6", "--skip", 0))
+        self.assertTrue(found["trace"]["merged"])
+        self.assertEqual(found["heat"]["slots_per_request"], 6)
+        self.assertEqual([line[:7] for line in found["heat"]["misses"]],
+                         [[3, 1, 0, 0, 0, 2, 0]] * 2)
+        self.assertIn("all requests together: up to 5 rows a step, 9 slots",
+                      self.good("replay", self.trace, "--skip", 0))
+        self.trace.write_bytes(head + b"NOTErecorded slots: 0 launches")
+        self.bad("replay", self.trace, status=1, says="nothing was recorded")
+
     def test_bad_input(self):
         self.bad("replay", says="which trace?")
         self.bad("replay", self.trace, "--slots", "3", says="below the trace's top-k 4")

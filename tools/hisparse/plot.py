@@ -98,9 +98,12 @@ def plural(count, what):
 def note_of(replay):
     trace = replay["trace"]
     kind = "SYNTHETIC selections, not measured. " if trace["synthetic"] else ""
-    return (f"{kind}{plural(trace['layers'], 'layer')}, {plural(trace['steps'], 'step')}, "
-            f"{plural(trace['requests'], 'request')}, context {count_text(trace['context'])}, "
-            f"top-k {count_text(trace['top_k'])}")
+    text = f"{kind}{plural(trace['layers'], 'layer')}, {plural(trace['steps'], 'step')}, "
+    if trace.get("merged"):
+        return (f"{text}all requests together: up to {plural(trace['top_k'], 'row')} a step of "
+                f"{count_text(trace['context'])} slots")
+    return (f"{text}{plural(trace['requests'], 'request')}, context "
+            f"{count_text(trace['context'])}, top-k {count_text(trace['top_k'])}")
 
 
 def bars(replay, buffer):
@@ -251,7 +254,8 @@ def heat(replay):
     warm = sorted(v for line in misses for v in line[max(1, replay["skip"] // width):]) or [1]
     slots = count_text(data["slots_per_request"])
     picture = Picture(f"Misses by layer and step, LRU, {slots} slots", note_of(replay), right=110)
-    return draw_heat(picture, misses, (0, replay["trace"]["steps"]), top_of(warm), "rows a list")
+    return draw_heat(picture, misses, (0, replay["trace"]["steps"]), top_of(warm),
+                     "rows a step" if replay["trace"].get("merged") else "rows a list")
 
 
 def top_of(values):

@@ -45,7 +45,7 @@ static int reuse_part(const struct work *work, struct hs_replay_sum *sum,
 	if (heat && !(misses = calloc(stream->steps, sizeof(*misses))))
 		err = -ENOMEM;
 	if (!err)
-		err = hs_reuse_add(&reuse, stream, in->skip, out->heat_slots, misses);
+		err = hs_reuse_add(&reuse, stream, in->skip, out->heat_slots * caches, misses);
 	if (!err) {
 		sum->selections = reuse.total;
 		sum->first = reuse.first;
@@ -81,7 +81,7 @@ static void job(void *data, uint32_t index)
 		work->error = err;
 		return;
 	}
-	err = reuse_part(work, sum, &stream, layer, caches, !shared);
+	err = reuse_part(work, sum, &stream, layer, caches, !shared || !in->requests);
 	for (int policy = 0; !err && policy < HS_REPLAY_POLICIES; policy++)
 		for (size_t i = 0; !err && in->policies[policy] && i < in->sizes; i++)
 			if (policy != HS_REPLAY_LRU)

@@ -35,7 +35,7 @@ struct hs_replay {
 	size_t count;
 	struct hs_replay_sum request, shared;		      /* over all layers */
 	struct hs_replay_sum *request_layers, *shared_layers; /* [layers] */
-	uint64_t heat_slots;				      /* LRU, a buffer per request */
+	uint64_t heat_slots;				      /* LRU, a buffer per request, or the shared one */
 	uint32_t *heat; /* [layers][steps] misses of all requests */
 };
 

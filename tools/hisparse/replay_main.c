@@ -97,6 +97,19 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
+/* Whether a recording has its head and its note, and nothing in between. */
+static bool is_empty(const char *path)
+{
+	char bytes[36] = "";
+	FILE *file = fopen(path, "re");
+	bool empty = file && fread(bytes, 1, sizeof(bytes), file) == sizeof(bytes) &&
+		     !memcmp(bytes, "DSAT\2", 5) && !memcmp(bytes + 32, "NOTE", 4);
+
+	if (file)
+		fclose(file);
+	return empty;
+}
+
 /* Returns a status; *trace is open only with HS_STATUS_OK. */
 static int open_trace(struct hs_dsat *trace, const char *path)
 {
@@ -105,8 +118,10 @@ static int open_trace(struct hs_dsat *trace, const char *path)
 	if (!err)
 		return HS_STATUS_OK;
 	hs_complain("%s: %s", path,
-		err == -EBADMSG || err == -EINVAL ? "not a DSAT version 1 or 2 trace, or cut short"
-						  : strerror(-err));
+		is_empty(path) ? "nothing was recorded: no attention of this program swapped in"
+		: err == -EBADMSG || err == -EINVAL
+			? "not a DSAT version 1 or 2 trace, or cut short"
+			: strerror(-err));
 	return HS_STATUS_FINDING;
 }
 

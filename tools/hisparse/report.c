@@ -83,13 +83,15 @@ json_t *hs_report_json(const char *path, const struct hs_dsat *trace, const stru
 {
 	const struct hs_replay_sum *sum = in->requests ? &replay->request : &replay->shared;
 	json_t *policies = json_array();
-	json_t *root = json_pack("{s:{s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:I}, s:i, s:I, s:f, s:f}",
-		"trace", "path", path, "note", trace->note, "synthetic",
-		!strncmp(trace->note, "synthetic", 9), "layers", (int)trace->layers, "steps",
-		(int)trace->steps, "requests", (int)trace->batch, "top_k", (int)trace->k, "context",
-		(json_int_t)trace->ctx, "skip", (int)in->skip, "selections",
-		(json_int_t)sum->selections, "first_time", rate(sum->first, sum->selections),
-		"not_in_step_before", rate(sum->fresh, sum->selections));
+	json_t *root = json_pack(
+		"{s:{s:s, s:s, s:b, s:b, s:i, s:i, s:i, s:i, s:I}, s:i, s:I, s:f, s:f}", "trace",
+		"path", path, "note", trace->note, "synthetic",
+		!strncmp(trace->note, "synthetic", 9), "merged", trace->shared, "layers",
+		(int)trace->layers, "steps", (int)trace->steps, "requests", (int)trace->batch,
+		"top_k", (int)trace->k, "context", (json_int_t)trace->ctx, "skip", (int)in->skip,
+		"selections", (json_int_t)sum->selections, "first_time",
+		rate(sum->first, sum->selections), "not_in_step_before",
+		rate(sum->fresh, sum->selections));
 
 	if (in->requests)
 		policies_json(policies, "request", 1, in, &replay->request);
@@ -102,8 +104,7 @@ json_t *hs_report_json(const char *path, const struct hs_dsat *trace, const stru
 	if (in->shared)
 		json_object_set_new(root, "shared_curve",
 			curve_json(trace, replay, &replay->shared, replay->shared_layers));
-	if (in->requests)
-		json_object_set_new(root, "heat", heat_json(trace, replay));
+	json_object_set_new(root, "heat", heat_json(trace, replay));
 	return root;
 }
 
@@ -167,8 +168,13 @@ void hs_report_text(const char *path, const struct hs_dsat *trace, const struct 
 	const struct hs_replay_sum *sum = in->requests ? &replay->request : &replay->shared;
 	char text[32], context[32];
 
-	printf("%s: %u layers, %u steps, %u requests, top-k %u, context %s\n", path, trace->layers,
-		trace->steps, trace->batch, trace->k, hs_size_text(context, trace->ctx));
+	printf("%s: %u layers, %u steps, ", path, trace->layers, trace->steps);
+	if (trace->shared)
+		printf("all requests together: up to %s rows a step, %s slots\n",
+			hs_size_text(text, trace->k), hs_size_text(context, trace->ctx));
+	else
+		printf("%u requests, top-k %u, context %s\n", trace->batch, trace->k,
+			hs_size_text(context, trace->ctx));
 	if (trace->note[0])
 		printf("%s%s%s\n", hs_colour(HS_YELLOW), trace->note, hs_colour(HS_PLAIN));
 	printf("%s selections from step %u on; %.2f %% of rows never selected before\n\n",
