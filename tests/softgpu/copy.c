@@ -229,6 +229,53 @@ SOFT_BOTH(cuMemcpyBatchAsync_v2, _ptsz,
 		size_t *first, size_t attribute_count, CUstream s),
 	batch(dsts, srcs, sizes, count, attributes, first, attribute_count, NULL, s, per_thread))
 
+static CUresult operand(char **out, size_t *pitch, size_t *slice, const CUmemcpy3DOperand *o,
+	const CUextent3D *extent)
+{
+	if (o->type != CU_MEMCPY_OPERAND_TYPE_POINTER)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	*out = (char *)o->op.ptr.ptr;
+	*pitch = o->op.ptr.rowLength ? o->op.ptr.rowLength : extent->width;
+	*slice = (o->op.ptr.layerHeight ? o->op.ptr.layerHeight : extent->height) * *pitch;
+	return *pitch < extent->width || *slice < extent->height * *pitch ? CUDA_ERROR_INVALID_VALUE
+									  : CUDA_SUCCESS;
+}
+
+static CUresult batch3d(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *failed,
+	unsigned long long flags, CUstream stream, bool per_thread)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	CUresult result = CUDA_SUCCESS;
+
+	if (!ops || !count || flags || !stream || stream == CU_STREAM_LEGACY)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (failed)
+		*failed = SIZE_MAX;
+	for (size_t i = 0; i < count && !result; i++) {
+		const CUextent3D *e = &ops[i].extent;
+		struct soft_box box = {.width = e->width, .height = e->height, .depth = e->depth};
+		char *src;
+
+		result = operand(&src, &box.src_pitch, &box.src_slice, &ops[i].src, e);
+		if (!result)
+			result = operand(&box.dst, &box.dst_pitch, &box.dst_slice, &ops[i].dst, e);
+		box.src = src;
+		if (!result)
+			result = submit(box, ANY, stream, per_thread);
+		if (result && failed)
+			*failed = i;
+	}
+	return result;
+}
+
+SOFT_BOTH(cuMemcpy3DBatchAsync, _ptsz,
+	(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *failed, unsigned long long flags,
+		CUstream s),
+	batch3d(count, ops, failed, flags, s, per_thread))
+SOFT_BOTH(cuMemcpy3DBatchAsync_v2, _ptsz,
+	(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, unsigned long long flags, CUstream s),
+	batch3d(count, ops, NULL, flags, s, per_thread))
+
 /* A fill may not cross from one kind of memory to another (driver 580). */
 static CUresult fill(CUdeviceptr dst, size_t pitch, uint32_t value, unsigned value_bytes,
 	size_t count, size_t height, CUstream handle, bool sync, bool per_thread)
