@@ -98,6 +98,8 @@ class Harness(unittest.TestCase):
     def test_many_requests(self):
         options = ("--requests", "6", "--prompt", "777", "--output", "64", "--at", "2,6")
         self.call("showings", "vllm", ["many-plain", "many-preload"], *options)
+        self.call("showings", "vllm", ["many-hot"], *options)
+        self.assertEqual(self.figures("many-hot")["tokens"], 6 * 15 * 64)
         self.call("showings", "sglang", ["many-theirs"], *options, tokens=1000)
         for name in ("many-plain", "many-theirs"):
             found = self.figures(name)
