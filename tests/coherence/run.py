@@ -64,4 +64,5 @@ def main():
     return 0 if hits and evictions else 1  # else nothing was shown
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
