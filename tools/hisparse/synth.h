@@ -20,11 +20,15 @@
 struct hs_calibration {
 	const char *name;
 	const char *fitted_to;
-	double fixed, drift, noise;
+	double drift, noise;
 };
 
 enum hs_calibration_index { HS_EASY, HS_HARD, HS_CALIBRATIONS };
 extern const struct hs_calibration hs_calibrations[HS_CALIBRATIONS];
+
+/* The share of the score that never changes: half, set before anything was
+ * compared and not fitted. With two rates there is nothing to fit it to. */
+#define HS_SYNTH_FIXED 0.5
 
 enum { HS_LAYER_CLASSES = 4, HS_SYNTH_TOPK = 2048 };
 struct hs_layer_class {

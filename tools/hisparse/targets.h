@@ -36,8 +36,11 @@ int hs_targets_measure(struct hs_target targets[HS_TARGETS], enum hs_calibration
 /* 0 inside a published range, else the signed distance to it. */
 double hs_target_error(const struct hs_target *target);
 
+/* Mean distance of the rates with this use, as shares; other rows count nothing. */
+double hs_target_mean(const struct hs_target *targets, int count, enum hs_target_use use);
+
 /*
- * Finds drift and noise, starting from what the calibration holds. easy: both,
+ * Finds drift and noise, whatever the calibration holds. easy: both,
  * from the miss rates with k and 2 k rows. hard: one pace for the easy
  * calibration's two, from the overlap of layers 20 to 60. Returns 0, a negative
  * errno, or -ERANGE when it does not settle. Takes a minute.
