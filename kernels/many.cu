@@ -6,7 +6,6 @@
 #define MANY_AHEAD 8	/* entries of a thread in flight */
 #define MANY_SEEN 4096u /* words of the bitmap that a block remembers; a power of two */
 #define MANY_LOADS 8	/* 16-byte loads that a thread has in flight */
-#define MANY_ROWS 32u	/* that a warp gathers at once */
 /* As good as for ever, and still below the age of a row that was never used. */
 #define MANY_GUARD 0x3ff00000u
 
@@ -240,11 +239,20 @@ HS_DEVICE void many_copy(unsigned char *to, uint64_t from, uint32_t row, uint32_
 	}
 }
 
+/* Rows that a warp takes at once: all of their loads are in flight together, and
+ * what all warps take lies close together, which the GPU's TLB wants. */
+HS_DEVICE uint32_t many_batch(const struct hs_entry *entry)
+{
+	const uint32_t rows = 32 * MANY_LOADS * 16 / entry->row;
+
+	return rows > 32 ? 32 : rows ? rows : 1;
+}
+
 HS_KERNEL_BOUNDED(hs_many_gather, struct hs_many_args, HS_THREADS)
 {
 	struct hs_entry *entry = &a.list.table->entries[a.list.layer];
 	const uint32_t chunks = (entry->slots + HS_MANY_CHUNK - 1) / HS_MANY_CHUNK;
-	const uint32_t lane = threadIdx.x & 31;
+	const uint32_t lane = threadIdx.x & 31, batch = many_batch(entry);
 	uint32_t total, hits = 0, staged = 0;
 
 	if (entry->state != HS_ENTRY_ON)
@@ -253,9 +261,8 @@ HS_KERNEL_BOUNDED(hs_many_gather, struct hs_many_args, HS_THREADS)
 		i += gridDim.x * blockDim.x)
 		a.chunks[i] = 0;
 	total = a.state[0] < a.rows ? a.state[0] : a.rows;
-	for (uint32_t first = many_warp() * MANY_ROWS; first < total;
-		first += many_warps() * MANY_ROWS) {
-		const uint32_t left = total - first, count = left < MANY_ROWS ? left : MANY_ROWS;
+	for (uint32_t first = many_warp() * batch; first < total; first += many_warps() * batch) {
+		const uint32_t left = total - first, count = left < batch ? left : batch;
 		uint64_t from = 0;
 		uint32_t hot;
 

@@ -21,11 +21,11 @@ struct area {
 	_Atomic uint32_t refused; /* launches of other lanes */
 };
 
-/* 512 query rows; a prefix of 128 Ki tokens. */
+/* 512 query rows; a prefix of 160 Ki tokens. */
 struct hs_many_limits hs_many_limits = {
 	.entries = UINT64_C(1) << 20,
 	.rows_least = 4096,
-	.rows_most = 131072,
+	.rows_most = 163840,
 };
 
 static struct area areas[HS_DEVICES];
@@ -161,7 +161,7 @@ static unsigned blocks_for(uint64_t warps, unsigned threads, unsigned most)
 static int launch(const struct hs_device *device, struct hs_many_args *args, uint32_t slots,
 	const struct hs_site *site)
 {
-	/* As the kernels deal them out: a warp takes 256 entries, a chunk, 32 rows. */
+	/* As the kernels deal them out: a warp takes 256 entries, a chunk, or rows. */
 	const uint64_t tiles =
 		(uint64_t)args->list.outer * args->list.inner * ((args->list.k + 255) / 256);
 	const uint64_t chunks = (slots + HS_MANY_CHUNK - 1) / HS_MANY_CHUNK;
@@ -172,8 +172,7 @@ static int launch(const struct hs_device *device, struct hs_many_args *args, uin
 	} steps[] = {
 		{HS_DEVICE_MANY_MARK, lists, THREADS},
 		{HS_DEVICE_MANY_RANK, blocks_for(chunks, HS_THREADS, device->processors), 0},
-		{HS_DEVICE_MANY_GATHER,
-			blocks_for((args->rows + 31) / 32, HS_THREADS, device->processors), 0},
+		{HS_DEVICE_MANY_GATHER, blocks_for(args->rows, HS_THREADS, device->processors), 0},
 		{HS_DEVICE_MANY_REMAP, lists, THREADS},
 	};
 	int error;

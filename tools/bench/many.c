@@ -31,7 +31,7 @@ static const char usage[] =
 	"  --row N           656 bytes of a KV row\n"
 	"  --layers N        4, each with a window of its own\n"
 	"  --window-mib N    2048\n"
-	"  --staging N       131072 rows\n"
+	"  --staging N       163840 rows\n"
 	"  --hot N           65536 hot rows a layer, for the ordinary resolve\n"
 	"  --repeat N        10 calls a layer of each kind; medians are printed\n"
 	"  --flush-mib N     256 MiB are written between two calls\n"
@@ -47,7 +47,7 @@ static struct {
 	uint64_t prefix[PREFIXES];
 	unsigned prefixes;
 	bool json;
-} plan = {8192, 2048, 656, 4, 2048, 131072, 65536, 10, 256, 1, {4096, 32768, 131072}, 3, false};
+} plan = {8192, 2048, 656, 4, 2048, 163840, 65536, 10, 256, 1, {4096, 32768, 131072}, 3, false};
 
 static struct {
 	struct hs_rows pool;
