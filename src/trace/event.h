@@ -9,6 +9,7 @@
 
 enum hs_trace_kind {
 	HS_TRACE_SWAP_IN,
+	HS_TRACE_STAGE, /* what goes before the swap-in of a long list, and is part of it */
 	HS_TRACE_INVALIDATE,
 	HS_TRACE_DROP,
 	HS_TRACE_RELEASE,

@@ -10,6 +10,7 @@
 
 const char *const hs_trace_kinds[] = {
 	[HS_TRACE_SWAP_IN] = "swap-in",
+	[HS_TRACE_STAGE] = "stage",
 	[HS_TRACE_INVALIDATE] = "invalidate",
 	[HS_TRACE_DROP] = "drop",
 	[HS_TRACE_RELEASE] = "release",

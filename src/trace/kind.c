@@ -8,6 +8,10 @@ static const struct {
 	enum hs_trace_kind kind;
 } ours[] = {
 	{"hs_resolve", HS_TRACE_SWAP_IN},
+	{"hs_many_mark", HS_TRACE_STAGE},
+	{"hs_many_rank", HS_TRACE_STAGE},
+	{"hs_many_gather", HS_TRACE_STAGE},
+	{"hs_many_remap", HS_TRACE_SWAP_IN}, /* tells the launch */
 	{"hs_invalidate", HS_TRACE_INVALIDATE},
 	{"hs_drop", HS_TRACE_DROP},
 	{"hs_release", HS_TRACE_RELEASE},

@@ -41,6 +41,7 @@ struct stream {
 	uint32_t device, stream;
 	uint64_t end;	 /* of what ran last */
 	uint64_t before; /* end of what ran before the last swap-in */
+	uint64_t staged; /* ns of kernels that belong to the next one */
 	bool resolved;	 /* its attention has not been seen */
 	int32_t layer;
 	uint64_t step;
@@ -332,6 +333,14 @@ static const struct launch *match(
 	return NULL;
 }
 
+static void stage(struct hs_timeline *timeline, struct stream *stream, struct hs_trace_event *event)
+{
+	if (!stream->staged)
+		stream->before = stream->end ? stream->end : event->start;
+	stream->staged += event->end - event->start;
+	hold(timeline, stream, event);
+}
+
 static void swap_in(struct hs_timeline *timeline, struct device *device, struct stream *stream,
 	const struct hs_cupti_kernel *kernel, struct hs_trace_event *event)
 {
@@ -340,13 +349,16 @@ static void swap_in(struct hs_timeline *timeline, struct device *device, struct 
 	if (launch) {
 		fill(event, launch);
 		sum(timeline, device, event, launch->lane);
+		device->sum.swap_in += stream->staged;
 	} else {
 		timeline->unmatched++;
 	}
 	tell_held(timeline, stream, event->layer, event->step);
 	stream->layer = event->layer;
 	stream->step = event->step;
-	stream->before = stream->end ? stream->end : event->start;
+	if (!stream->staged)
+		stream->before = stream->end ? stream->end : event->start;
+	stream->staged = 0;
 	stream->resolved = true;
 	hs_export_event(timeline->export, event);
 }
@@ -387,6 +399,9 @@ static void tell(struct hs_timeline *timeline, const struct hs_cupti_kernel *ker
 	switch (event.kind) {
 	case HS_TRACE_SWAP_IN:
 		swap_in(timeline, device, stream, kernel, &event);
+		break;
+	case HS_TRACE_STAGE:
+		stage(timeline, stream, &event);
 		break;
 	case HS_TRACE_ATTENTION:
 		attention(timeline, device, stream, &event);

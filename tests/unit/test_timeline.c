@@ -175,6 +175,38 @@ static void test_lines(void **state)
 	assert_null(strstr(text, "\"other\""));
 }
 
+/* A long list: four kernels before attention, of which the last tells. */
+static void test_staged(void **state)
+{
+	static const char mark[] = "hs_many_mark", rank[] = "hs_many_rank",
+			  gather[] = "hs_many_gather", remap[] = "hs_many_remap";
+	const uint64_t t = 9000000000ull;
+	const char *text;
+
+	(void)state;
+	begin(".jsonl", true);
+	kernel(other, t, t + 100, 0);
+	kernel(mark, t + 200, t + 300, 0);
+	kernel(rank, t + 300, t + 310, 0);
+	kernel(gather, t + 320, t + 1320, 0);
+	kernel(remap, t + 1400, t + 1600, 0);
+	totals[3][HS_COUNT_STAGED] += 7;
+	launch(3, 1, t + 1590, 2);
+	kernel(attend, t + 1700, t + 1900, 0);
+	hand_over();
+	text = end();
+	assert_line(text,
+		"{\"type\":\"kernel\",\"kind\":\"stage\",\"device\":0,\"name\":\"hs_many_gather\","
+		"\"stream\":7,\"start\":9000000320,\"end\":9000001320,\"layer\":3,\"step\":1");
+	assert_line(text, "\"layer\":3,\"step\":1,\"hits\":98,\"misses\":2,\"inplace\":0,"
+			  "\"bytes\":5904}\n");
+	/* From the end of the other kernel to attention; 100 + 10 + 1000 + 200. */
+	assert_line(text, "\"layer\":3,\"step\":1,\"stall\":1600}\n");
+	assert_line(text, "\"swap_in\":1310,\"attention\":200,\"stall\":1600,");
+	assert_int_equal(find(text, "\"kind\":\"stage\""), 3);
+	assert_line(text, "\"unmatched\":0}");
+}
+
 /* Kernels that CUPTI lost and launches that found the ring full: the others
  * keep their own counts. */
 static void test_lost(void **state)
@@ -338,6 +370,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_staged),
 		cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_drift),
 		cmocka_unit_test(test_untimed),
