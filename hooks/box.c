@@ -87,6 +87,14 @@ static bool linear(CUmemorytype type)
 #define SIDE2D(c, side) SIDE(c, side, 0, 0)
 #define SIDE3D(c, side) SIDE(c, side, (c)->side##Z, ROWS(c, side))
 
+struct hs_span hs_box_written(const CUDA_MEMCPY3D *copy)
+{
+	const struct hs_box whole = {0, 0, 0, copy->WidthInBytes, copy->Height, copy->Depth};
+	const struct hs_box_side dst = SIDE3D(copy, dst);
+
+	return hs_box_span(&dst, &whole);
+}
+
 /* The part's description: what stood for itself is said. */
 #define MOVE(c, part, side)                                                                        \
 	do {                                                                                       \

@@ -80,6 +80,8 @@ struct hs_box_copy {
 	bool done;
 };
 CUresult hs_box_parts(struct hs_box_copy *copy, const struct hs_box *box);
+/* What a copy writes of device memory. */
+struct hs_span hs_box_written(const CUDA_MEMCPY3D *copy);
 bool hs_box_crosses(const struct hs_box_copy *copy, const struct hs_box *box);
 
 #endif

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#include "hooks/hook.h"
+#include "hooks/copy.h"
 #include "src/launch/launch.h"
-#include "src/memory/gate.h"
-#include "src/memory/memory.h"
 
-/* Kernel nodes that are made by hand instead of captured. Since 12.0 a node may
- * name its kernel by either handle; kern counts only where func is NULL. */
+/*
+ * Nodes that are made by hand instead of captured. Since 12.0 one may name its
+ * kernel by either handle; kern counts only where func is NULL. Copies and fills
+ * that cross a seam are the driver's to take or refuse: the engine has one handle
+ * for the node, and so there can be no second one.
+ */
 
 static void see_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *node)
 {
@@ -20,12 +22,50 @@ static void see(const CUDA_KERNEL_NODE_PARAMS *node)
 			node->func ? node->func : (CUfunction)node->kern, node->kernelParams);
 }
 
+static void see_copy(const CUDA_MEMCPY3D *copy)
+{
+	struct hs_span to = {0, 0};
+
+	if (copy)
+		to = hs_box_written(copy);
+	hs_copy_node(to.start, to.bytes);
+}
+
+static void see_fill(const CUDA_MEMSET_NODE_PARAMS *fill)
+{
+	if (fill)
+		hs_copy_node(fill->dst, (fill->height - 1) * (fill->height > 1 ? fill->pitch : 0) +
+						fill->width * fill->elementSize);
+}
+
 static void see_any(const CUgraphNodeParams *node)
 {
-	if (node && node->type == CU_GRAPH_NODE_TYPE_KERNEL && node->kernel.kernelParams)
-		hs_launch_node(
-			node->kernel.func ? node->kernel.func : (CUfunction)node->kernel.kern,
-			node->kernel.kernelParams);
+	if (!node)
+		return;
+	switch (node->type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+		if (node->kernel.kernelParams)
+			hs_launch_node(node->kernel.func ? node->kernel.func
+							 : (CUfunction)node->kernel.kern,
+				node->kernel.kernelParams);
+		break;
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+		see_copy(&node->memcpy.copyParams);
+		break;
+	case CU_GRAPH_NODE_TYPE_MEMSET: /* _v2 only adds ctx */
+		see_fill((const CUDA_MEMSET_NODE_PARAMS *)&node->memset);
+		break;
+	default:
+		break;
+	}
+}
+
+/* A window that is found to be written by nodes stops to have hot rows now, if
+ * it can be: a graph that exists may be launched next. */
+static void seen(void)
+{
+	if (hs_copy_unseen())
+		hs_hook_settle(true);
 }
 
 #define NODE(name, look, node, params, args)                                                       \
@@ -34,6 +74,7 @@ static void see_any(const CUgraphNodeParams *node)
 		if (!hs_hook_begin())                                                              \
 			return HS_REAL(name) args;                                                 \
 		look(node);                                                                        \
+		seen();                                                                            \
 		return hs_hook_end(HS_REAL(name) args);                                            \
 	}
 NODE(cuGraphAddKernelNode, see_v1, node,
@@ -66,6 +107,25 @@ NODE(cuGraphNodeSetParams, see_any, params, (CUgraphNode node, CUgraphNodeParams
 	(node, params))
 NODE(cuGraphExecNodeSetParams, see_any, params,
 	(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params), (exec, node, params))
+NODE(cuGraphAddMemcpyNode, see_copy, copy,
+	(CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
+		const CUDA_MEMCPY3D *copy, CUcontext context),
+	(out, graph, after, count, copy, context))
+NODE(cuGraphMemcpyNodeSetParams, see_copy, copy, (CUgraphNode node, const CUDA_MEMCPY3D *copy),
+	(node, copy))
+NODE(cuGraphExecMemcpyNodeSetParams, see_copy, copy,
+	(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context),
+	(exec, node, copy, context))
+NODE(cuGraphAddMemsetNode, see_fill, fill,
+	(CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
+		const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context),
+	(out, graph, after, count, fill, context))
+NODE(cuGraphMemsetNodeSetParams, see_fill, fill,
+	(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *fill), (node, fill))
+NODE(cuGraphExecMemsetNodeSetParams, see_fill, fill,
+	(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *fill,
+		CUcontext context),
+	(exec, node, fill, context))
 #undef NODE
 
 #define INSTANTIATE(name, params, args)                                                            \
@@ -73,7 +133,7 @@ NODE(cuGraphExecNodeSetParams, see_any, params,
 	{                                                                                          \
 		if (!hs_hook_begin())                                                              \
 			return HS_REAL(name) args;                                                 \
-		hs_hook_settle(false);                                                             \
+		hs_hook_settle(hs_copy_unseen());                                                  \
 		return hs_hook_end(HS_SPARED(0, hs_driver.name args));                             \
 	}
 INSTANTIATE(cuGraphInstantiate_v2,
@@ -90,11 +150,13 @@ INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
 #undef INSTANTIATE
 
 /* Windows do not move while a replay is on its way into the driver. */
-#define REPLAY(name)                                                                               \
+#define REPLAY(name, per_thread)                                                                   \
 	static CUresult gated_##name(CUgraphExec exec, CUstream stream)                            \
 	{                                                                                          \
 		hs_gate_enter();                                                                   \
 		const CUresult result = hs_driver.name(exec, stream);                              \
+		if (result == CUDA_SUCCESS)                                                        \
+			hs_copy_replayed(stream, per_thread);                                      \
 		hs_gate_leave();                                                                   \
 		return result;                                                                     \
 	}                                                                                          \
@@ -104,6 +166,6 @@ INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
 			return HS_REAL(name)(exec, stream);                                        \
 		return hs_hook_end(HS_SPARED(0, gated_##name(exec, stream)));                      \
 	}
-REPLAY(cuGraphLaunch)
-REPLAY(cuGraphLaunch_ptsz)
+REPLAY(cuGraphLaunch, false)
+REPLAY(cuGraphLaunch_ptsz, true)
 #undef REPLAY

@@ -72,6 +72,12 @@
 	HOOK(cuGraphKernelNodeSetParams_v2, PFN_cuGraphKernelNodeSetParams_v12000, 0) \
 	HOOK(cuGraphExecKernelNodeSetParams, PFN_cuGraphExecKernelNodeSetParams_v10010, 0) \
 	HOOK(cuGraphExecKernelNodeSetParams_v2, PFN_cuGraphExecKernelNodeSetParams_v12000, 0) \
+	HOOK(cuGraphAddMemcpyNode, PFN_cuGraphAddMemcpyNode_v10000, 0) \
+	HOOK(cuGraphMemcpyNodeSetParams, PFN_cuGraphMemcpyNodeSetParams_v10000, 0) \
+	HOOK(cuGraphExecMemcpyNodeSetParams, PFN_cuGraphExecMemcpyNodeSetParams_v10020, 0) \
+	HOOK(cuGraphAddMemsetNode, PFN_cuGraphAddMemsetNode_v10000, 0) \
+	HOOK(cuGraphMemsetNodeSetParams, PFN_cuGraphMemsetNodeSetParams_v10000, 0) \
+	HOOK(cuGraphExecMemsetNodeSetParams, PFN_cuGraphExecMemsetNodeSetParams_v10020, 0) \
 	HOOK(cuGraphAddNode, PFN_cuGraphAddNode_v12020, 0) \
 	HOOK(cuGraphAddNode_v2, PFN_cuGraphAddNode_v12030, HS_ROW_OPTIONAL) \
 	HOOK(cuGraphNodeSetParams, PFN_cuGraphNodeSetParams_v12020, 0) \

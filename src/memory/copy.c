@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: MIT */
+#include <stdatomic.h>
 #include "src/cache/cache.h"
 #include "src/memory/capture.h"
 #include "src/memory/copy.h"
 #include "src/memory/gate.h"
 #include "src/memory/memory.h"
 #include "src/memory/range.h"
+
+/* More are not dropped after launches: they only have no hot rows later. */
+#define UNSEEN 256
+
+static struct hs_window *_Atomic unseen[UNSEEN];
+static _Atomic unsigned nunseen; /* grows only, under the memory lock */
 
 static struct hs_site site_of(CUstream stream, bool per_thread)
 {
@@ -62,4 +69,58 @@ CUdeviceptr hs_copy_seam(CUdeviceptr ptr, size_t bytes)
 		return ptr + bytes;
 	seam = hs_range_seam(window, ptr);
 	return bytes > seam - ptr ? seam : ptr + bytes;
+}
+
+void hs_copy_node(CUdeviceptr dst, size_t bytes)
+{
+	struct hs_window *window = hs_window_any() && bytes ? hs_window_find(dst) : NULL;
+
+	if (!window)
+		return;
+	atomic_store_explicit(&window->virgin, false, memory_order_relaxed);
+	if (!atomic_exchange_explicit(&window->unseen, true, memory_order_relaxed))
+		hs_memory_mark();
+}
+
+static void note(struct hs_window *window, void *data)
+{
+	const unsigned count = atomic_load_explicit(&nunseen, memory_order_relaxed);
+	bool *any = data;
+
+	if (!atomic_load_explicit(&window->unseen, memory_order_relaxed))
+		return;
+	*any = true;
+	for (unsigned i = 0; i < count; i++)
+		if (atomic_load_explicit(&unseen[i], memory_order_relaxed) == window)
+			return;
+	if (count == UNSEEN)
+		return;
+	atomic_store_explicit(&unseen[count], window, memory_order_relaxed);
+	atomic_store_explicit(&nunseen, count + 1, memory_order_release);
+}
+
+bool hs_copy_unseen(void)
+{
+	bool any = false;
+
+	if (hs_window_any())
+		hs_window_each(note, &any);
+	return any;
+}
+
+/* Windows are not forgotten: who comes to be described there is asked. */
+void hs_copy_replayed(CUstream stream, bool per_thread)
+{
+	const unsigned count = atomic_load_explicit(&nunseen, memory_order_acquire);
+	struct hs_site site;
+
+	if (!count)
+		return;
+	site = site_of(stream, per_thread);
+	for (unsigned i = 0; i < count; i++) {
+		struct hs_window *window = atomic_load_explicit(&unseen[i], memory_order_relaxed);
+
+		if (atomic_load_explicit(&window->unseen, memory_order_relaxed))
+			hs_cache_wrote(window, window->start, 0, &site);
+	}
 }

@@ -26,4 +26,20 @@ void hs_copy_filled(CUdeviceptr dst, size_t bytes, CUstream stream, bool per_thr
  * fill may be replayed after it has moved. */
 CUdeviceptr hs_copy_seam(CUdeviceptr ptr, size_t bytes);
 
+/*
+ * Graph nodes that are made by hand and not captured. A window that one may
+ * write to has no hot rows from the next safe moment on (hs_window.unseen);
+ * until then they are dropped after every launch of a graph.
+ */
+
+/* The node writes to [dst, dst + bytes). Not from inside the gate. */
+void hs_copy_node(CUdeviceptr dst, size_t bytes);
+
+/* Takes note of the windows that are known to be written by nodes. True if there
+ * are any. Not from inside the gate. */
+bool hs_copy_unseen(void);
+
+/* A graph has been launched. */
+void hs_copy_replayed(CUstream stream, bool per_thread);
+
 #endif

@@ -12,6 +12,7 @@ extern const unsigned char coherence_image[];
 
 CUstream touch_stream;
 CUcontext touch_context;
+static CUmodule module;
 static CUfunction attend;
 static CUdeviceptr list_ptr, out_ptr;
 static int32_t list[K];
@@ -40,9 +41,16 @@ void touch_noise(uint8_t *bytes, size_t count)
 		bytes[i] = (uint8_t)(touch_random() >> 8);
 }
 
+CUfunction touch_function(const char *name)
+{
+	CUfunction function;
+
+	CHECK(cuModuleGetFunction(&function, module, name));
+	return function;
+}
+
 void touch_start(void)
 {
-	CUmodule module;
 	CUdevice device;
 
 	setenv("SOFTGPU_MEMORY_MIB", "96", 0);
@@ -57,7 +65,7 @@ void touch_start(void)
 	CHECK(cuCtxSetCurrent(touch_context));
 	CHECK(cuStreamCreate(&touch_stream, CU_STREAM_NON_BLOCKING));
 	CHECK(cuModuleLoadData(&module, coherence_image));
-	CHECK(cuModuleGetFunction(&attend, module, "coherence_attend"));
+	attend = touch_function("coherence_attend");
 	CHECK(cuMemAlloc_v2(&list_ptr, sizeof(list)));
 	CHECK(cuMemAlloc_v2(&out_ptr, K * sizeof(uint64_t)));
 }

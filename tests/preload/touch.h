@@ -50,6 +50,9 @@ extern CUcontext touch_context;
  * set get values for small windows on the host. */
 void touch_start(void);
 
+/* One of the kernels of the coherence test. */
+CUfunction touch_function(const char *name);
+
 /* Random bytes, known. A window is on the host but for its first granule, is
  * known to be KV, and has hot rows. */
 void touch_make(struct touch *t, enum touch_kind kind, size_t bytes);

@@ -30,6 +30,25 @@ static bool one_range(const char *start, size_t bytes)
 	return soft_range_find((uintptr_t)start) == soft_range_find((uintptr_t)start + bytes - 1);
 }
 
+static CUresult check(const struct soft_box *box, unsigned side, bool *known_src, bool *known_dst)
+{
+	const size_t to = extent(box, box->dst_pitch, box->dst_slice);
+	const size_t from = extent(box, box->src_pitch, box->src_slice);
+
+	*known_src = soft_known((uintptr_t)box->src, from);
+	*known_dst = soft_known((uintptr_t)box->dst, to);
+	if ((!*known_src && !(side & (HOST_TO | ANY))) ||
+		(!*known_dst && !(side & (TO_HOST | ANY))))
+		return CUDA_ERROR_INVALID_VALUE;
+	if ((*known_src && !one_range(box->src, from)) || (*known_dst && !one_range(box->dst, to)))
+		return CUDA_ERROR_INVALID_VALUE;
+	/* A pointer into a reservation where nothing is mapped is no host pointer. */
+	if ((!*known_src && soft_range_find((uintptr_t)box->src)) ||
+		(!*known_dst && soft_range_find((uintptr_t)box->dst)))
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
 /*
  * Pageable memory behaves as the real driver's: an asynchronous copy from it
  * has read it when the call returns, one to it is done then. A synchronous
@@ -46,17 +65,9 @@ static CUresult submit(struct soft_box box, unsigned side, CUstream handle, bool
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!box.width || !box.height || !box.depth)
 		return CUDA_SUCCESS;
-	known_src = soft_known((uintptr_t)box.src, extent(&box, box.src_pitch, box.src_slice));
-	known_dst = soft_known((uintptr_t)box.dst, extent(&box, box.dst_pitch, box.dst_slice));
-	if ((!known_src && !(side & (HOST_TO | ANY))) || (!known_dst && !(side & (TO_HOST | ANY))))
-		return CUDA_ERROR_INVALID_VALUE;
-	if ((known_src && !one_range(box.src, extent(&box, box.src_pitch, box.src_slice))) ||
-		(known_dst && !one_range(box.dst, extent(&box, box.dst_pitch, box.dst_slice))))
-		return CUDA_ERROR_INVALID_VALUE;
-	/* A pointer into a reservation where nothing is mapped is no host pointer. */
-	if ((!known_src && soft_range_find((uintptr_t)box.src)) ||
-		(!known_dst && soft_range_find((uintptr_t)box.dst)))
-		return CUDA_ERROR_INVALID_VALUE;
+	result = check(&box, side, &known_src, &known_dst);
+	if (result)
+		return result;
 	wait = !known_dst ||
 	       (side & SYNC &&
 		       (!known_src || soft_place((uintptr_t)box.src, NULL) == SOFT_ON_HOST ||
@@ -129,10 +140,10 @@ static CUresult base(char **out, unsigned *side, unsigned host, CUmemorytype typ
 	}
 }
 
-static CUresult box_copy(
-	const CUDA_MEMCPY3D_PEER *c, unsigned side, CUstream stream, bool per_thread)
+static CUresult box_of(struct soft_box *out, unsigned *sides, const CUDA_MEMCPY3D_PEER *c)
 {
 	struct soft_box box = {.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth};
+	unsigned side = *sides;
 	CUresult result;
 	char *dst, *src;
 
@@ -150,7 +161,18 @@ static CUresult box_copy(
 		return CUDA_ERROR_INVALID_VALUE;
 	box.src = src + c->srcXInBytes + c->srcY * box.src_pitch + c->srcZ * box.src_slice;
 	box.dst = dst + c->dstXInBytes + c->dstY * box.dst_pitch + c->dstZ * box.dst_slice;
-	return submit(box, side, stream, per_thread);
+	*out = box;
+	*sides = side;
+	return CUDA_SUCCESS;
+}
+
+static CUresult box_copy(
+	const CUDA_MEMCPY3D_PEER *c, unsigned side, CUstream stream, bool per_thread)
+{
+	struct soft_box box;
+	CUresult result = box_of(&box, &side, c);
+
+	return result ? result : submit(box, side, stream, per_thread);
 }
 
 /* What the smaller descriptions have in common with the largest. */
@@ -179,6 +201,21 @@ static CUresult copy3d(const CUDA_MEMCPY3D *c, unsigned side, CUstream stream, b
 		&(const CUDA_MEMCPY3D_PEER){COMMON(c), .srcZ = c->srcZ, .srcHeight = c->srcHeight,
 			.dstZ = c->dstZ, .dstHeight = c->dstHeight, .Depth = c->Depth},
 		side, stream, per_thread);
+}
+
+CUresult soft_copy_op(struct soft_op *op, const CUDA_MEMCPY3D *c)
+{
+	const CUDA_MEMCPY3D_PEER peer = {COMMON(c), .srcZ = c->srcZ, .srcHeight = c->srcHeight,
+		.dstZ = c->dstZ, .dstHeight = c->dstHeight, .Depth = c->Depth};
+	unsigned side = 0;
+	bool src, dst;
+	CUresult result;
+
+	*op = (struct soft_op){.kind = SOFT_OP_COPY};
+	result = box_of(&op->box, &side, &peer);
+	if (!result && (!c->WidthInBytes || !c->Height || !c->Depth))
+		result = CUDA_ERROR_INVALID_VALUE;
+	return result ? result : check(&op->box, side, &src, &dst);
 }
 
 static CUresult copy3d_peer(
@@ -277,31 +314,42 @@ SOFT_BOTH(cuMemcpy3DBatchAsync_v2, _ptsz,
 	batch3d(count, ops, NULL, flags, s, per_thread))
 
 /* A fill may not cross from one kind of memory to another (driver 580). */
+CUresult soft_fill_op(struct soft_op *op, const CUDA_MEMSET_NODE_PARAMS *f)
+{
+	size_t run = 0;
+
+	*op = (struct soft_op){.kind = SOFT_OP_FILL};
+	if (f->elementSize != 1 && f->elementSize != 2 && f->elementSize != 4)
+		return CUDA_ERROR_INVALID_VALUE;
+	op->box = (struct soft_box){.dst = (char *)f->dst,
+		.width = f->width * f->elementSize,
+		.height = f->height,
+		.depth = 1,
+		.dst_pitch = f->pitch,
+		.value = f->value,
+		.value_bytes = f->elementSize};
+	if (!f->width || !f->height || soft_place(f->dst, &run) == SOFT_NOWHERE ||
+		extent(&op->box, f->pitch, 0) > run || f->dst % f->elementSize ||
+		(f->height > 1 && f->pitch < op->box.width))
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
 static CUresult fill(CUdeviceptr dst, size_t pitch, uint32_t value, unsigned value_bytes,
 	size_t count, size_t height, CUstream handle, bool sync, bool per_thread)
 {
 	SOFT_ENTER(sync ? SOFT_CONTEXT | SOFT_UNSAFE : SOFT_CONTEXT);
 	struct soft_stream *stream = soft_stream_find(handle, per_thread);
-	struct soft_op op = {.kind = SOFT_OP_FILL};
-	enum soft_place place;
-	size_t run = 0;
+	struct soft_op op;
+	CUresult result;
 
 	if (!stream)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!count || !height)
 		return CUDA_SUCCESS;
-	op.box = (struct soft_box){.dst = (char *)dst,
-		.width = count * value_bytes,
-		.height = height,
-		.depth = 1,
-		.dst_pitch = pitch,
-		.value = value,
-		.value_bytes = value_bytes};
-	place = soft_place(dst, &run);
-	if (place == SOFT_NOWHERE || extent(&op.box, pitch, 0) > run || dst % value_bytes ||
-		(height > 1 && pitch < op.box.width))
-		return CUDA_ERROR_INVALID_VALUE;
-	return soft_submit(stream, &op);
+	result = soft_fill_op(
+		&op, &(CUDA_MEMSET_NODE_PARAMS){dst, pitch, value, value_bytes, count, height});
+	return result ? result : soft_submit(stream, &op);
 }
 
 #define FILLS(bits, type)                                                                          \

@@ -109,6 +109,33 @@ CUresult cuGraphInstantiateWithParams_ptsz(
 	return cuGraphInstantiateWithParams(exec, graph, params);
 }
 
+/* Nodes in the same order, of the same kinds: what they do is replaced. */
+CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph source, CUgraphExecUpdateResultInfo *info)
+{
+	SOFT_ENTER(SOFT_CONTEXT | SOFT_UNSAFE);
+	struct exec *exec = exec_find(handle);
+	struct soft_graph *graph = soft_graph_find(source);
+	struct soft_op op;
+
+	if (!exec || !graph || !info)
+		return CUDA_ERROR_INVALID_VALUE;
+	info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+	if (exec->graph.nodes.count != graph->nodes.count)
+		return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+	for (unsigned i = 0; i < graph->nodes.count; i++)
+		if (exec->graph.nodes.list[i]->op.kind != graph->nodes.list[i]->op.kind ||
+			exec->graph.nodes.list[i]->deps.count != graph->nodes.list[i]->deps.count)
+			return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+	for (unsigned i = 0; i < graph->nodes.count; i++) {
+		if (!soft_op_copy(&op, &graph->nodes.list[i]->op))
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		soft_op_finish(&exec->graph.nodes.list[i]->op);
+		exec->graph.nodes.list[i]->op = op;
+	}
+	info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuGraphExecDestroy(CUgraphExec handle)
 {
 	SOFT_ENTER(SOFT_CONTEXT);

@@ -111,6 +111,10 @@ CUresult soft_enqueue(struct soft_stream *stream, struct soft_op *op, struct sof
 CUresult soft_stream_wait(struct soft_stream *stream);
 CUresult soft_device_wait(void);
 
+/* copy.c: what a node holds. */
+CUresult soft_copy_op(struct soft_op *op, const CUDA_MEMCPY3D *copy);
+CUresult soft_fill_op(struct soft_op *op, const CUDA_MEMSET_NODE_PARAMS *fill);
+
 /* module.c */
 const struct soft_kernel *soft_kernel_of(CUfunction handle);
 /* Fills launch from what a launch call carries; INVALID_VALUE and the like. */

@@ -217,6 +217,28 @@ void hs_copy_filled(CUdeviceptr dst, size_t bytes, CUstream stream, bool per_thr
 	told.filled++;
 }
 
+void hs_copy_node(CUdeviceptr dst, size_t bytes)
+{
+	assert_int_equal(told.inside_gate, 0);
+	told.start = dst;
+	told.bytes = bytes;
+	told.unseen = told.unseen || (bytes && hs_window_find(dst));
+}
+
+bool hs_copy_unseen(void)
+{
+	assert_int_equal(told.inside_gate, 0);
+	return told.unseen;
+}
+
+void hs_copy_replayed(CUstream stream, bool per_thread)
+{
+	assert_int_equal(told.inside_gate, 1);
+	told.replayed++;
+	told.stream = stream;
+	told.per_thread = per_thread;
+}
+
 /* A seam after the first granule of the window. */
 CUdeviceptr hs_copy_seam(CUdeviceptr ptr, size_t bytes)
 {
@@ -393,6 +415,27 @@ static CUresult real_add_node(CUgraphNode *out, CUgraph graph, const CUgraphNode
 	return call();
 }
 
+static CUresult real_add_copy(CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
+	size_t count, const CUDA_MEMCPY3D *node, CUcontext context)
+{
+	(void)out, (void)graph, (void)after, (void)count, (void)node, (void)context;
+	return call();
+}
+
+static CUresult real_set_fill(
+	CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context)
+{
+	(void)exec, (void)node, (void)fill, (void)context;
+	return call();
+}
+
+static CUresult real_replay(CUgraphExec exec, CUstream stream)
+{
+	(void)exec, (void)stream;
+	assert_int_equal(told.replayed, 0);
+	return call();
+}
+
 static CUresult real_state(CUdevice device, unsigned *flags, int *active)
 {
 	(void)device;
@@ -442,6 +485,9 @@ int mock_reset(void **state)
 	hs_driver.cuStreamEndCapture = real_end;
 	hs_driver.cuLaunchKernel = real_launch;
 	hs_driver.cuGraphAddKernelNode_v2 = real_add_node;
+	hs_driver.cuGraphAddMemcpyNode = real_add_copy;
+	hs_driver.cuGraphExecMemsetNodeSetParams = real_set_fill;
+	hs_driver.cuGraphLaunch_ptsz = real_replay;
 	hs_driver.cuDevicePrimaryCtxGetState = real_state;
 	hs_driver.cuDevicePrimaryCtxRetain = real_retain;
 	hs_driver.cuDevicePrimaryCtxRelease = real_release;

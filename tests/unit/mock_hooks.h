@@ -31,6 +31,8 @@ extern struct told {
 	size_t spare_bytes, account, cap;
 	uint64_t key, given;
 	int inside_gate, entered, captures, settled, forgot, gone, launches, nodes, began, ending;
+	int replayed;
+	bool unseen;
 	int wrote, filled, waited; /* waited: for the default stream, after wrote */
 	CUdeviceptr start;
 	size_t bytes;

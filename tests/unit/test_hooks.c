@@ -371,6 +371,39 @@ static void nodes_name_their_kernel(void **state)
 	assert_int_equal(driver.calls, 4);
 }
 
+/* Copies and fills of nodes: what they write, whether windows move then, and
+ * that every launch is told of. */
+static void nodes_name_what_they_write(void **state)
+{
+	CUDA_MEMCPY3D copy = {.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = OTHER,
+		.dstPitch = 100,
+		.dstXInBytes = 7,
+		.dstY = 1,
+		.WidthInBytes = 50,
+		.Height = 3,
+		.Depth = 1};
+	CUDA_MEMSET_NODE_PARAMS fill = {
+		.dst = WINDOW + 8, .elementSize = 4, .width = 10, .height = 3, .pitch = 64};
+	(void)state;
+
+	cuGraphAddMemcpyNode(NULL, NULL, NULL, 0, &copy, NULL);
+	assert_int_equal(told.start, OTHER + 107);
+	assert_int_equal(told.bytes, 250);
+	assert_int_equal(told.settled, 0);
+	cuGraphExecMemsetNodeSetParams(NULL, NULL, &fill, NULL);
+	assert_int_equal(told.start, WINDOW + 8);
+	assert_int_equal(told.bytes, 2 * 64 + 40);
+	assert_int_equal(told.settled, 1);
+	assert_true(told.settle_waits);
+	cuGraphAddMemcpyNode(NULL, NULL, NULL, 0, NULL, NULL);
+	assert_int_equal(driver.calls, 3);
+	cuGraphLaunch_ptsz(NULL, STREAM);
+	assert_int_equal(told.replayed, 1);
+	assert_ptr_equal(told.stream, STREAM);
+	assert_true(told.per_thread);
+}
+
 static void contexts_go_with_their_last_release(void **state)
 {
 	(void)state;
@@ -406,6 +439,7 @@ int main(void)
 		TEST(captures_are_counted),
 		TEST(launches_arrive_whole),
 		TEST(nodes_name_their_kernel),
+		TEST(nodes_name_what_they_write),
 		TEST(contexts_go_with_their_last_release),
 	};
 
