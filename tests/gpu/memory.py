@@ -286,6 +286,7 @@ def answers(pair, driver):
     bytes_, device = ctypes.c_size_t(4096), ctypes.c_uint64(1)
     told["prefetch"] = driver.ask("cuMemPrefetchAsync_v2", pointer, bytes_, device, 0, None)
     told["advise"] = driver.ask("cuMemAdvise_v2", pointer, bytes_, 1, device)
+    told["sync memops"] = driver.ask("cuPointerSetAttribute", ctypes.byref(ctypes.c_uint(1)), 6, pointer)
     told["register"] = driver.ask("cuMemHostRegister_v2", pointer, bytes_, 0)
     return told
 
