@@ -129,7 +129,10 @@ class Parent:
         """True when another worker should go on with what is left."""
         if current:
             self.todo.remove(current)
-            self.finish(dict(current, variant='', error=why))
+            told = self.done and self.done[-1].get('error') and all(
+                self.done[-1][part] == value for part, value in current.items())
+            if not told:
+                self.finish(dict(current, variant='', error=why))
         elif len(self.done) == before:
             print('swapin: %s before its first cell' % why, file=sys.stderr)
             self.bad = True
