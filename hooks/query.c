@@ -38,8 +38,8 @@ HS_EXPORT CUresult cuPointerGetAttributes(
 	return hs_hook_end(hs_memory_attributes(count, which, data, ptr));
 }
 
-/* The driver refuses memory that was mapped, as windows are, and takes no
- * device address for a host one. */
+/* What is not for memory of cuMemAlloc is refused as the driver does that, what
+ * is for it and not for mapped memory as the driver refuses windows. */
 
 HS_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 {
@@ -48,11 +48,29 @@ HS_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 	return hs_hook_end(hs_driver.cuIpcGetMemHandle(handle, ptr));
 }
 
-HS_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *host, unsigned flags)
-{
-	if (!hs_hook_begin())
-		return HS_REAL(cuMemHostGetDevicePointer_v2)(device, host, flags);
-	if (hs_window_find((CUdeviceptr)host))
-		return hs_hook_end(CUDA_ERROR_INVALID_VALUE);
-	return hs_hook_end(hs_driver.cuMemHostGetDevicePointer_v2(device, host, flags));
-}
+#define REFUSE(name, ptr, params, args)                                                            \
+	HS_EXPORT CUresult name params                                                             \
+	{                                                                                          \
+		if (!hs_hook_begin())                                                              \
+			return HS_REAL(name) args;                                                 \
+		if (hs_window_find((CUdeviceptr)(ptr)))                                            \
+			return hs_hook_end(CUDA_ERROR_INVALID_VALUE);                              \
+		return hs_hook_end(hs_driver.name args);                                           \
+	}
+REFUSE(cuMemHostGetDevicePointer_v2, host, (CUdeviceptr * device, void *host, unsigned flags),
+	(device, host, flags))
+REFUSE(cuMemRetainAllocationHandle, address, (CUmemGenericAllocationHandle * handle, void *address),
+	(handle, address))
+
+/* For managed memory */
+#define DEVICE (CUdeviceptr ptr, size_t bytes, CUdevice device, CUstream stream)
+#define PLACE (CUdeviceptr ptr, size_t bytes, CUmemLocation place, unsigned flags, CUstream stream)
+REFUSE(cuMemPrefetchAsync, ptr, DEVICE, (ptr, bytes, device, stream))
+REFUSE(cuMemPrefetchAsync_ptsz, ptr, DEVICE, (ptr, bytes, device, stream))
+REFUSE(cuMemPrefetchAsync_v2, ptr, PLACE, (ptr, bytes, place, flags, stream))
+REFUSE(cuMemPrefetchAsync_v2_ptsz, ptr, PLACE, (ptr, bytes, place, flags, stream))
+REFUSE(cuMemAdvise, ptr, (CUdeviceptr ptr, size_t bytes, CUmem_advise advice, CUdevice device),
+	(ptr, bytes, advice, device))
+REFUSE(cuMemAdvise_v2, ptr,
+	(CUdeviceptr ptr, size_t bytes, CUmem_advise advice, CUmemLocation place),
+	(ptr, bytes, advice, place))

@@ -39,6 +39,13 @@
 	HOOK(cuPointerGetAttributes, PFN_cuPointerGetAttributes_v7000, 0) \
 	HOOK(cuIpcGetMemHandle, PFN_cuIpcGetMemHandle_v4010, 0) \
 	HOOK(cuMemHostGetDevicePointer_v2, PFN_cuMemHostGetDevicePointer_v3020, 0) \
+	HOOK(cuMemRetainAllocationHandle, PFN_cuMemRetainAllocationHandle_v11000, 0) \
+	HOOK(cuMemPrefetchAsync, PFN_cuMemPrefetchAsync_v8000, 0) \
+	HOOK(cuMemPrefetchAsync_ptsz, PFN_cuMemPrefetchAsync_v8000_ptsz, 0) \
+	HOOK(cuMemPrefetchAsync_v2, PFN_cuMemPrefetchAsync_v12020, 0) \
+	HOOK(cuMemPrefetchAsync_v2_ptsz, PFN_cuMemPrefetchAsync_v12020_ptsz, 0) \
+	HOOK(cuMemAdvise, PFN_cuMemAdvise_v8000, 0) \
+	HOOK(cuMemAdvise_v2, PFN_cuMemAdvise_v12020, 0) \
 	HOOK(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000, 0) \
 	HOOK(cuCtxSynchronize_v2, PFN_cuCtxSynchronize_v13000, HS_ROW_OPTIONAL) \
 	HOOK(cuStreamSynchronize, PFN_cuStreamSynchronize_v2000, 0) \
@@ -201,7 +208,6 @@
 	USE(cuMemUnmap, PFN_cuMemUnmap_v10020, 0) \
 	USE(cuMemSetAccess, PFN_cuMemSetAccess_v10020, 0) \
 	USE(cuMemGetAllocationGranularity, PFN_cuMemGetAllocationGranularity_v10020, 0) \
-	USE(cuMemRetainAllocationHandle, PFN_cuMemRetainAllocationHandle_v11000, 0) \
 	USE(cuMemExportToShareableHandle, PFN_cuMemExportToShareableHandle_v10020, 0) \
 	USE(cuMemImportFromShareableHandle, PFN_cuMemImportFromShareableHandle_v10020, 0) \
 	USE(cuMemHostRegister_v2, PFN_cuMemHostRegister_v6050, 0) \

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define PAGE ((size_t)4096)
 #define POISON 0xa5
@@ -79,7 +80,8 @@ enum soft_place soft_place(uintptr_t address, size_t *run)
 		return soft_mapped(address, run);
 	if (run)
 		*run = range->start + range->bytes - address;
-	return range->kind == SOFT_ALLOC ? SOFT_ON_DEVICE : SOFT_ON_HOST;
+	return range->kind == SOFT_ALLOC || range->kind == SOFT_OPENED ? SOFT_ON_DEVICE
+								       : SOFT_ON_HOST;
 }
 
 bool soft_known(uintptr_t address, size_t bytes)
@@ -128,6 +130,8 @@ static CUresult take(void **out, size_t bytes, enum soft_kind kind)
 static void give(struct soft_range *range)
 {
 	munmap((void *)range->start, pages(range->bytes));
+	if (range->fd)
+		close(range->fd);
 	soft_unaccount(range->kind == SOFT_ALLOC, pages(range->bytes));
 	soft_range_remove(range);
 }
@@ -217,6 +221,107 @@ SOFT_BOTH(cuMemAllocAsync, _ptsz, (CUdeviceptr * ptr, size_t bytes, CUstream str
 	alloc_async(ptr, bytes, stream, per_thread))
 SOFT_BOTH(cuMemFreeAsync, _ptsz, (CUdeviceptr ptr, CUstream stream),
 	free_async(ptr, stream, per_thread))
+
+/* The device's share of memory that moves by itself: it counts as its own. */
+CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t bytes, unsigned flags)
+{
+	SOFT_ENTER(SOFT_CONTEXT | SOFT_UNSAFE);
+	CUresult result;
+
+	if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = take((void **)ptr, bytes, SOFT_ALLOC);
+	if (!result)
+		soft_range_find(*ptr)->flags = flags;
+	return result;
+}
+
+bool soft_managed(uintptr_t start, size_t bytes)
+{
+	const struct soft_range *range = soft_range_find(start);
+
+	return range && range->kind == SOFT_ALLOC && range->flags &&
+	       bytes <= range->start + range->bytes - start;
+}
+
+static CUresult managed(CUdeviceptr ptr, size_t bytes)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	return bytes && soft_managed(ptr, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SOFT_BOTH(cuMemPrefetchAsync, _ptsz, (CUdeviceptr ptr, size_t n, CUdevice to, CUstream s),
+	((void)to, (void)s, (void)per_thread, managed(ptr, n)))
+SOFT_BOTH(cuMemPrefetchAsync_v2, _ptsz,
+	(CUdeviceptr ptr, size_t n, CUmemLocation to, unsigned flags, CUstream s),
+	((void)to, (void)flags, (void)s, (void)per_thread, managed(ptr, n)))
+
+CUresult cuMemAdvise(CUdeviceptr ptr, size_t bytes, CUmem_advise advice, CUdevice device)
+{
+	(void)advice, (void)device;
+	return managed(ptr, bytes);
+}
+
+CUresult cuMemAdvise_v2(CUdeviceptr ptr, size_t bytes, CUmem_advise advice, CUmemLocation location)
+{
+	(void)advice, (void)location;
+	return managed(ptr, bytes);
+}
+
+/* Pools keep nothing: what is freed is the device's again. */
+static char pools[4];
+
+static CUmemoryPool *pool_find(CUmemoryPool pool)
+{
+	const size_t i = (size_t)((char *)pool - pools);
+
+	return i < sizeof(pools) && pools[i] ? (CUmemoryPool *)&pools[i] : NULL;
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+{
+	SOFT_ENTER(0);
+	if (!pool || device)
+		return CUDA_ERROR_INVALID_VALUE;
+	pools[0] = 1;
+	*pool = (CUmemoryPool)&pools[0];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
+{
+	SOFT_ENTER(0);
+	if (!pool || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 1; i < sizeof(pools); i++) {
+		if (!pools[i]) {
+			pools[i] = 1;
+			*pool = (CUmemoryPool)&pools[i];
+			return CUDA_SUCCESS;
+		}
+	}
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+	SOFT_ENTER(0);
+	if (!pool_find(pool) || (char *)pool == pools)
+		return CUDA_ERROR_INVALID_VALUE;
+	*(char *)pool = 0;
+	return CUDA_SUCCESS;
+}
+
+static CUresult from_pool(
+	CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream, bool per_thread)
+{
+	return pool_find(pool) ? alloc_async(ptr, bytes, stream, per_thread)
+			       : CUDA_ERROR_INVALID_VALUE;
+}
+
+SOFT_BOTH(cuMemAllocFromPoolAsync, _ptsz,
+	(CUdeviceptr * ptr, size_t bytes, CUmemoryPool pool, CUstream stream),
+	from_pool(ptr, bytes, pool, stream, per_thread))
 
 CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 {

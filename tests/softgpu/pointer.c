@@ -77,6 +77,9 @@ static CUresult attribute(void *data, CUpointer_attribute which, CUdeviceptr ptr
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
 		value = range->bytes;
 		break;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		value = soft_managed(ptr, 1);
+		break;
 	case CU_POINTER_ATTRIBUTE_MAPPED:
 		value = 1;
 		break;

@@ -59,12 +59,13 @@ CUcontext soft_context(void); /* this thread's, or NULL */
 
 /* memory.c: one table of address ranges, one of what is mapped where. */
 #define SOFT_GRANULE ((size_t)2 << 20)
-enum soft_kind { SOFT_ALLOC, SOFT_RESERVED, SOFT_HOST, SOFT_REGISTERED };
+enum soft_kind { SOFT_ALLOC, SOFT_RESERVED, SOFT_HOST, SOFT_REGISTERED, SOFT_OPENED };
 struct soft_range {
 	uintptr_t start;
 	size_t bytes;
 	enum soft_kind kind;
 	unsigned flags;
+	int fd; /* not 0: it lies in this file (ipc.c) */
 	unsigned long long id;
 	struct soft_range *next;
 };
@@ -76,6 +77,7 @@ bool soft_account(bool device, size_t bytes);
 void soft_unaccount(bool device, size_t bytes);
 void soft_poison(void *start, size_t bytes);
 void soft_memory_reset(void);
+bool soft_managed(uintptr_t start, size_t bytes);
 
 enum soft_place { SOFT_NOWHERE, SOFT_ON_DEVICE, SOFT_ON_HOST };
 /* Where an address lives, and how many bytes from it on live in the same kind
