@@ -9,7 +9,7 @@
  * while windows move.
  *
  *	D  free device memory (the driver's, under HISPARSE_GPU_GIB)
- *	R  the reserve: one hot row for 36 tokens, and lists and graphs
+ *	R  the reserve: one hot row for 38 tokens, and lists and graphs
  *	H  what is left of the host pool
  *
  * Pool, reserve and story are those of one device, the first that is asked about:
@@ -61,6 +61,10 @@ bool hs_budget_room(size_t bytes);
 
 /* Whether the pool has `bytes` left. */
 bool hs_budget_pool(size_t bytes);
+
+/* What was last told to be free before KV was seen: what the engine sizes its cache
+ * from. 0: nothing yet. */
+size_t hs_budget_told(void);
 
 /* No host memory after all: nothing moves to the host from here on. */
 void hs_budget_pool_failed(void);

@@ -70,7 +70,8 @@ static CUresult back_once(struct hs_holding *h, enum hs_place place)
 	CUresult result =
 		hs_backing_create(&h->head, HS_PLACE_DEVICE, HS_GRANULE, h->window.device);
 
-	if (result == CUDA_SUCCESS && hs_range_piece(h->window.bytes)) {
+	if (result == CUDA_SUCCESS && hs_range_piece(h->window.bytes) &&
+		(place == HS_PLACE_DEVICE || !hs_range_whole(h->window.bytes))) {
 		result = hs_backing_map(&h->head, h->window.start);
 		if (result == CUDA_SUCCESS)
 			result = hs_range_back(h, place);

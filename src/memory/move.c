@@ -3,6 +3,7 @@
 #include "src/memory/arena.h"
 #include "src/memory/move.h"
 #include "src/memory/own.h"
+#include "src/memory/range.h"
 
 /* What backs the addresses decides who must have reserved them. The first
  * granule's memory keeps its bytes while it has no address. */
@@ -101,8 +102,7 @@ static CUresult move(struct hs_holding *holding, enum hs_place place)
 	struct hs_backing *old = &holding->rest, fresh;
 	const CUdeviceptr at = holding->window.start + HS_GRANULE;
 	CUdeviceptr staging;
-	CUresult result =
-		hs_backing_create_best(&fresh, place, old->bytes, holding->window.device);
+	CUresult result = hs_backing_create_best(&fresh, place, old->bytes, holding->window.device);
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -126,6 +126,81 @@ destroy:
 	return result;
 }
 
+/* The ranges of a window to second addresses, or without one if they are zero. */
+static CUresult put_aside(struct hs_holding *h, CUdeviceptr staging, bool same)
+{
+	const CUdeviceptr first = h->window.start + HS_GRANULE;
+	CUresult result = CUDA_SUCCESS;
+
+	for (unsigned i = 0; i < h->count && result == CUDA_SUCCESS; i++) {
+		struct hs_range *range = &h->ranges[i];
+
+		result = hs_backing_unmap(&range->backing);
+		if (result == CUDA_SUCCESS && !same)
+			result = hs_backing_map(&range->backing, staging + (range->at - first));
+	}
+	return result;
+}
+
+static void put_back(struct hs_holding *h)
+{
+	CUresult result = suit(h, h->ranges[0].backing.kind);
+
+	for (unsigned i = 0; i < h->count && result == CUDA_SUCCESS; i++) {
+		struct hs_range *range = &h->ranges[i];
+
+		if (range->backing.at && range->backing.at != range->at)
+			hs_backing_unmap(&range->backing);
+		if (!range->backing.at)
+			result = hs_backing_map(&range->backing, range->at);
+	}
+	if (result != CUDA_SUCCESS)
+		hs_error(
+			"window %u at 0x%llx: its memory could not be mapped again (CUDA error %d)",
+			h->window.id, (unsigned long long)h->window.start, result);
+}
+
+/* A window in ranges becomes one in one piece. */
+static CUresult gather(struct hs_holding *h, enum hs_place place)
+{
+	const size_t bytes = h->window.bytes - HS_GRANULE;
+	const CUdeviceptr at = h->window.start + HS_GRANULE;
+	struct hs_backing fresh;
+	CUdeviceptr staging;
+	bool same;
+	CUresult result = hs_backing_create_best(&fresh, place, bytes, h->window.device);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	same = fresh.kind->zeroed && atomic_load(&h->window.virgin);
+	result = hs_arena_reserve(&staging, bytes, HS_ARENA_AREAS);
+	if (result != CUDA_SUCCESS)
+		goto destroy;
+	result = put_aside(h, staging, same);
+	if (result == CUDA_SUCCESS)
+		result = suit(h, fresh.kind);
+	if (result == CUDA_SUCCESS)
+		result = hs_backing_map(&fresh, at);
+	if (result == CUDA_SUCCESS && !same)
+		result = hs_own_copy(at, staging, bytes);
+	if (result != CUDA_SUCCESS) {
+		if (fresh.at)
+			hs_backing_unmap(&fresh);
+		put_back(h);
+		goto release;
+	}
+	hs_range_destroy(h);
+	h->rest = fresh;
+	fresh.kind = NULL;
+	atomic_store(&h->window.host, 0);
+	atomic_store(&h->window.place, place);
+release:
+	hs_arena_release(staging);
+destroy:
+	hs_backing_destroy(&fresh);
+	return result;
+}
+
 CUresult hs_move(struct hs_holding *holding, enum hs_place place)
 {
 	unsigned refusals;
@@ -136,7 +211,7 @@ CUresult hs_move(struct hs_holding *holding, enum hs_place place)
 		return result;
 	do {
 		refusals = hs_backing_refusals();
-		result = move(holding, place);
+		result = holding->ranges ? gather(holding, place) : move(holding, place);
 	} while (result != CUDA_SUCCESS && refusals != hs_backing_refusals());
 	hs_driver.cuCtxPopCurrent_v2(&popped);
 	return result;

@@ -5,8 +5,8 @@
 /*
  * Moves a window between device and host under its constant address, its bytes
  * kept. The caller holds the memory lock, has closed the gate and waited for
- * the device. On any failure the old memory is back at the address, with its
- * bytes, and the driver's error is returned.
+ * the device. One in ranges is in one piece afterwards. On any failure the old memory is back at
+ * the address, with its bytes, and the driver's error is returned.
  */
 
 #include "src/memory/window.h"

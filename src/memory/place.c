@@ -57,13 +57,25 @@ void hs_place_host_failed(size_t bytes, CUresult result)
 		bytes / GIB, result, hs_budget_used(HS_PLACE_HOST) / GIB);
 }
 
+/* Whether a window in ranges goes as a whole, into memory of the best kind. */
+static bool all_of_it(struct hs_holding *h, size_t bytes)
+{
+	return bytes >= h->window.bytes / 2 && hs_range_whole(h->window.bytes) &&
+	       !hs_range_layered(h);
+}
+
 /* Of a window in parts so many that `bytes` more fit. */
 static bool move_out(struct hs_holding *holding, size_t bytes)
 {
 	size_t moved = holding->rest.bytes;
+	bool parts = false;
 	CUresult result;
 
-	if (hs_range_wanted(holding))
+	if (holding->ranges && all_of_it(holding, bytes))
+		moved = holding->window.bytes - HS_GRANULE;
+	else if (hs_range_wanted(holding))
+		parts = true;
+	if (parts)
 		result = hs_range_out(holding, bytes, &moved);
 	else
 		result = hs_move(holding, HS_PLACE_HOST);
@@ -80,6 +92,11 @@ static bool move_out(struct hs_holding *holding, size_t bytes)
 	return false;
 }
 
+static bool zeros(struct hs_holding *h)
+{
+	return atomic_load(&h->window.use) == HS_USE_UNKNOWN && atomic_load(&h->window.virgin);
+}
+
 /* 2: KV, 1: only a fill seen, 0: stays. */
 static int evictable(struct hs_holding *h)
 {
@@ -89,12 +106,26 @@ static int evictable(struct hs_holding *h)
 		return 0;
 	if (atomic_load(&h->window.use) == HS_USE_KV)
 		return 2;
-	return atomic_load(&h->window.use) == HS_USE_UNKNOWN && atomic_load(&h->window.virgin);
+	return zeros(h);
+}
+
+/* The rows of a layer are several times its indexer's keys: of windows that saw
+ * nothing but zeros those that are much smaller than others are not for the host. */
+static size_t keys_at_most(size_t incoming)
+{
+	size_t most = incoming;
+
+	for (struct hs_holding *h = hs_holding_next(NULL); h; h = hs_holding_next(h))
+		if (h->live && (zeros(h) || atomic_load(&h->window.use) == HS_USE_KV) &&
+			h->window.bytes > most)
+			most = h->window.bytes;
+	return most / 2;
 }
 
 /* The largest of the most evictable: fewest moves. */
-static struct hs_holding *victim(CUdevice device, int least)
+static struct hs_holding *victim(CUdevice device, int least, size_t incoming)
 {
+	const size_t keys = least < 2 ? keys_at_most(incoming) : 0;
 	struct hs_holding *best = NULL;
 	int rank, best_rank = least - 1;
 
@@ -102,9 +133,10 @@ static struct hs_holding *victim(CUdevice device, int least)
 		if (h->window.device != device)
 			continue;
 		rank = evictable(h);
-		if (rank > best_rank ||
-			(best && rank == best_rank &&
-				hs_range_movable(h) > hs_range_movable(best))) {
+		if (rank == 1 && h->window.bytes <= keys)
+			continue;
+		if (rank > best_rank || (best && rank == best_rank &&
+						hs_range_movable(h) > hs_range_movable(best))) {
 			best = h;
 			best_rank = rank;
 		}
@@ -119,10 +151,10 @@ bool hs_place_evict(size_t bytes)
 	bool moved = false;
 
 	if (!hs_budget_active() || hs_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-		!victim(device, 1) || !hs_world_stop(true))
+		!victim(device, 1, bytes) || !hs_world_stop(true))
 		return false;
 	do {
-		h = victim(device, 1);
+		h = victim(device, 1, bytes);
 		if (h)
 			moved |= move_out(h, bytes);
 	} while (h && !hs_budget_room(bytes));
@@ -175,8 +207,7 @@ CUresult hs_place_choose(enum hs_place *place, size_t bytes)
 void hs_place_reap(struct hs_holding *h)
 {
 	CUcontext popped;
-	const bool pushed =
-		h->context && hs_driver.cuCtxPushCurrent_v2(h->context) == CUDA_SUCCESS;
+	const bool pushed = h->context && hs_driver.cuCtxPushCurrent_v2(h->context) == CUDA_SUCCESS;
 
 	hs_cache_forget(&h->window);
 	hs_range_destroy(h);
@@ -240,7 +271,7 @@ void hs_place_balance(void)
 			move_out(h, SIZE_MAX);
 	}
 	if (hs_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS)
-		while (!hs_budget_room(HS_GRANULE) && (h = victim(device, 2)))
+		while (!hs_budget_room(HS_GRANULE) && (h = victim(device, 2, 0)))
 			move_out(h, HS_GRANULE);
 	for (h = hs_holding_next(NULL); h; h = hs_holding_next(h))
 		if (!h->doomed &&

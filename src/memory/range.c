@@ -52,6 +52,11 @@ size_t hs_range_piece(size_t bytes)
 	return piece > PIECE ? PIECE : piece < HS_GRANULE ? HS_GRANULE : piece;
 }
 
+bool hs_range_whole(size_t bytes)
+{
+	return hs_budget_pool(bytes) && bytes <= hs_budget_told() / 2;
+}
+
 size_t hs_range_room(size_t bytes)
 {
 	const size_t piece = hs_range_piece(bytes);
@@ -179,6 +184,11 @@ static CUdeviceptr part(CUdeviceptr at, CUdeviceptr end, bool *may)
 bool hs_range_wanted(struct hs_holding *h)
 {
 	return h->ranges || read_layout(h);
+}
+
+bool hs_range_layered(struct hs_holding *h)
+{
+	return read_layout(h);
 }
 
 /* Bytes of all ranges in `place` that may, or may not, be on the host. */

@@ -26,6 +26,10 @@ struct hs_range {
 /* Bytes of the ranges that an allocation is made of; 0: it is made in one. */
 size_t hs_range_piece(size_t bytes);
 
+/* Whether an allocation goes to the host in one piece, which is memory of the best
+ * kind: the pool has room, and it is not so large that it must be all layers'. */
+bool hs_range_whole(size_t bytes);
+
 /* How much of an allocation of `bytes`, made of ranges, the device has room for. */
 size_t hs_range_room(size_t bytes);
 
@@ -37,6 +41,9 @@ void hs_range_destroy(struct hs_holding *holding);
 
 /* Whether the window has ranges, or needs them before it moves. */
 bool hs_range_wanted(struct hs_holding *holding);
+
+/* Whether it is more than one layer that begins where the window begins. */
+bool hs_range_layered(struct hs_holding *holding);
 
 /* Bytes on the device that may go to the host, also of a window in one piece. */
 size_t hs_range_movable(struct hs_holding *holding);

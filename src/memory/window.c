@@ -197,7 +197,8 @@ static void count(struct table *table, struct hs_memory_counts *counts, bool all
 		size_t bytes, host;
 		int place;
 
-		if (!window || (!all && !zeros(window))) /* NULL: a table that is being written: it is read again */
+		if (!window || (!all && !zeros(window))) /* NULL: a table that is being written: it
+							    is read again */
 			continue;
 		place = atomic_load_explicit(&window->place, memory_order_relaxed);
 		counts->windows[place]++;

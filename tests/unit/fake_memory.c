@@ -17,8 +17,8 @@ struct mapping {
 	int physical;
 };
 
-static struct physical physicals[512];
-static struct mapping mappings[512]; /* bytes 0: unused */
+static struct physical physicals[8192];
+static struct mapping mappings[8192]; /* bytes 0: unused */
 
 bool fake_failing(void)
 {
@@ -42,7 +42,7 @@ static struct range {
 	CUdeviceptr at;
 	size_t bytes;
 	enum kind kind;
-} ranges[512];
+} ranges[8192];
 
 static struct range *range_of(CUdeviceptr at, size_t bytes)
 {
