@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/* Lists of many entries: whose the staging area is, what goes wrong, and other
+ * lanes that take hot rows meanwhile. */
+#include "tests/unit/cache_rig.h"
+
+#include "src/cache/device.h"
+#include "src/cache/many.h"
+
+enum { OUTER = 32, K = 96, HOT = 256, OTHERS = 64 };
+
+static int32_t entries[OUTER * K];
+static uint32_t state = 4711;
+
+static uint32_t pick(uint32_t n)
+{
+	state = state * 1664525u + 1013904223u;
+	return (uint32_t)((uint64_t)(state >> 4) * n >> 28);
+}
+
+static void start(uint64_t seed)
+{
+	hs_many_limits = (struct hs_many_limits){1000, 1, RIG_SLOTS};
+	rig.reserve = (size_t)32 << 20;
+	rig_start(HOT, HS_POLICY_LRU, seed);
+}
+
+/* Entries from [low, high), all of which are there. */
+static struct hs_list list_of(uint32_t low, uint32_t high)
+{
+	for (uint32_t i = 0; i < OUTER * K; i++)
+		entries[i] = (int32_t)(low + (i < high - low ? i : pick(high - low)));
+	return rig_list(entries, OUTER, K);
+}
+
+static uint64_t staged(void)
+{
+	return rig_entry()->totals[HS_COUNT_STAGED];
+}
+
+/* Launches the list on the site; how many rows that staged. */
+static uint64_t staged_by(const struct hs_list *list, const struct hs_site *site)
+{
+	const uint64_t before = staged();
+
+	assert_int_equal(rig_attend(list, site, 0, NULL), 0);
+	rig_run();
+	assert_int_equal(rig.wrong, 0);
+	return staged() - before;
+}
+
+static void test_one_lane(void **s)
+{
+	struct hs_site first, second;
+	struct hs_list list;
+	int marked;
+
+	(void)s;
+	start(0);
+	first = rig_site(0);
+	second = rig_site(1);
+	list = list_of(300, 400);
+	assert_int_equal(staged_by(&list, &first), 100);
+	marked = rig.marked;
+	assert_int_equal(staged_by(&list, &second), 0);
+	assert_true(rig.marked > marked);
+	list = list_of(600, 700);
+	assert_int_equal(staged_by(&list, &first), 100);
+	/* After a safe moment it is whoever's comes first. */
+	hs_cache_settle();
+	list = list_of(800, 900);
+	assert_int_equal(staged_by(&list, &second), 100);
+	assert_int_equal(staged_by(&list, &first), 0);
+}
+
+static void test_captured(void **s)
+{
+	struct hs_site site;
+	struct hs_list list;
+
+	(void)s;
+	start(0);
+	site = rig_capture(0, 0);
+	list = list_of(300, 400);
+	assert_int_equal(rig_attend(&list, &site, 0, NULL), 0);
+	rig_capture_end(&site);
+	rig_replay(0, 2);
+	rig_run();
+	assert_int_equal(rig.wrong, 0);
+	assert_true(rig.hot > 1000);
+	assert_int_equal(staged(), 0);
+	assert_int_equal(rig_faults(), 0);
+}
+
+static void test_short(void **s)
+{
+	struct hs_site site;
+	struct hs_list list;
+
+	(void)s;
+	start(0);
+	site = rig_site(0);
+	list = list_of(300, 400);
+	list.outer = 10; /* 960 entries */
+	assert_int_equal(staged_by(&list, &site), 0);
+}
+
+/* Of the launches from now on, the one with this number fails. */
+static int fail_launch;
+static CUresult (*real_launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+	unsigned, unsigned, CUstream, void **, void **);
+
+static CUresult failing_launch(CUfunction function, unsigned gx, unsigned gy, unsigned gz,
+	unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params,
+	void **extra)
+{
+	if (fail_launch && !--fail_launch)
+		return CUDA_ERROR_UNKNOWN;
+	return real_launch(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+}
+
+/* Each of the four kernels fails once. */
+static void test_broken(void **s)
+{
+	struct hs_site site;
+	struct hs_list list;
+	CUdeviceptr out;
+
+	(void)s;
+	start(0);
+	site = rig_site(0);
+	real_launch = hs_driver.cuLaunchKernel;
+	hs_driver.cuLaunchKernel = failing_launch;
+	for (int n = 1; n <= 4; n++) {
+		list = list_of(500, 600);
+		fail_launch = n;
+		/* The launch goes on with the engine's own list. */
+		assert_int_not_equal(rig_attend(&list, &site, 0, &out), 0);
+		assert_int_equal(out, list.indices);
+		rig_run();
+		assert_int_equal(rig.wrong, 0);
+		/* The ordinary way for now, and from a safe moment on as if nothing had
+		 * been: what was marked is not. */
+		assert_int_equal(staged_by(&list, &site), 0);
+		hs_cache_settle();
+		hs_cache_wrote(&rig.window, 0, 0, &site);
+		rig_run();
+		list = list_of(100 * (uint32_t)n, 100 * (uint32_t)n + 50);
+		assert_int_equal(staged_by(&list, &site), 50);
+	}
+	assert_int_equal(rig_faults(), 0);
+}
+
+/* No memory for the area, for its marks, or no room below the limits. */
+static void without(int own, int hot, size_t reserve)
+{
+	struct hs_site site;
+	struct hs_list list;
+	int32_t index;
+
+	hs_many_limits = (struct hs_many_limits){1000, 64, RIG_SLOTS};
+	rig.reserve = reserve;
+	rig.fail_own = own;
+	rig.fail_hot = hot;
+	rig_start(HOT, HS_POLICY_LRU, 0);
+	assert_int_equal(hs_many_room(rig.layer, &index), 0);
+	site = rig_site(0);
+	list = list_of(300, 400);
+	assert_int_equal(staged_by(&list, &site), 0);
+	assert_true(rig.hot > 1000);
+	assert_int_equal(rig_faults(), 0);
+}
+
+static void test_no_slots(void **s)
+{
+	(void)s;
+	without(3, 0, 0); /* behind the layer table and a pool of lists */
+}
+
+static void test_no_marks(void **s)
+{
+	(void)s;
+	without(4, 0, 0);
+}
+
+static void test_no_area(void **s)
+{
+	(void)s;
+	without(0, 1, 0);
+}
+
+static void test_small_reserve(void **s)
+{
+	(void)s;
+	without(0, 0, 63 * RIG_ROW * 16);
+}
+
+/* Many rows on one stream; on others launches that want more hot rows than there
+ * are. */
+static void race(uint64_t seed)
+{
+	static int32_t other[2][OTHERS][K];
+	struct hs_list list, small;
+	struct hs_site site;
+
+	state = (uint32_t)seed * 77;
+	start(seed * 0x9e3779b97f4a7c15u);
+	list = list_of(0, RIG_SLOTS / 2);
+	for (int n = 0; n < OTHERS; n++) {
+		site = rig_site(0);
+		if (n % 8 == 3)
+			assert_int_equal(rig_attend(&list, &site, pick(20000), NULL), 0);
+		for (int i = 0; i < 2; i++) {
+			for (int k = 0; k < K; k++)
+				other[i][n][k] = RIG_FIRST + (int32_t)pick(RIG_SLOTS - RIG_FIRST);
+			small = rig_list(other[i][n], 1, K);
+			site = rig_site(1 + i);
+			assert_int_equal(
+				rig_attend(&small, &site, pick(2) ? pick(20000) : 0, NULL), 0);
+		}
+	}
+	rig_run();
+}
+
+static void test_race(void **s)
+{
+	struct hs_cache_counts c;
+
+	race((uint64_t)(uintptr_t)*s);
+	assert_int_equal(rig.wrong, 0);
+	assert_int_equal(rig_faults(), 0);
+	rig_counts(&c);
+	assert_true(c.evictions > 100);
+	assert_true(c.staged > 1000);
+}
+
+/* Hot rows go while the gather copies them. */
+static void test_planted(void **s)
+{
+	hs_plant = HS_PLANT_FLIGHT;
+	race((uint64_t)(uintptr_t)*s);
+	assert_int_not_equal(rig.wrong, 0);
+}
+
+int main(int argc, char **argv)
+{
+	struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_lane),
+		cmocka_unit_test(test_captured),
+		cmocka_unit_test(test_short),
+		cmocka_unit_test(test_broken),
+		cmocka_unit_test(test_no_slots),
+		cmocka_unit_test(test_no_marks),
+		cmocka_unit_test(test_no_area),
+		cmocka_unit_test(test_small_reserve),
+		cmocka_unit_test_prestate(test_planted, (void *)1),
+		cmocka_unit_test_prestate(test_race, (void *)1),
+		cmocka_unit_test_prestate(test_race, (void *)2),
+		cmocka_unit_test_prestate(test_race, (void *)3),
+		cmocka_unit_test_prestate(test_race, (void *)4),
+		cmocka_unit_test_prestate(test_race, (void *)5),
+		cmocka_unit_test_prestate(test_race, (void *)6),
+	};
+
+	return rig_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
+}
