@@ -72,6 +72,32 @@ static void test_one_lane(void **s)
 	assert_int_equal(staged_by(&list, &first), 0);
 }
 
+/* Once its gather is over, a launch keeps no hot row from being taken. */
+static void test_lets_go(void **s)
+{
+	struct hs_site first, second;
+	struct hs_list list, small;
+	struct hs_cache_counts c;
+	int32_t slots[K];
+
+	(void)s;
+	start(0);
+	first = rig_site(0);
+	second = rig_site(1);
+	list = list_of(300, 400);
+	assert_int_equal(staged_by(&list, &first), 100);
+	for (int n = 0; n < 8; n++) {
+		for (int i = 0; i < K; i++)
+			slots[i] = RIG_FIRST + n * K + i;
+		small = rig_list(slots, 1, K);
+		assert_int_equal(rig_attend(&small, &second, 0, NULL), 0);
+		rig_run();
+	}
+	rig_counts(&c);
+	assert_true(c.evictions > 4 * K);
+	assert_int_equal(rig.wrong, 0);
+}
+
 static void test_captured(void **s)
 {
 	struct hs_site site;
@@ -245,6 +271,7 @@ int main(int argc, char **argv)
 {
 	struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_lane),
+		cmocka_unit_test(test_lets_go),
 		cmocka_unit_test(test_captured),
 		cmocka_unit_test(test_short),
 		cmocka_unit_test(test_broken),
