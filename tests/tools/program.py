@@ -42,7 +42,7 @@ class Case(unittest.TestCase):
         self.path = pathlib.Path(folder.name)
         (self.path / "tmp").mkdir()
 
-    def go(self, *arguments, memory=96, preexec_fn=None, **more):
+    def go(self, *arguments, memory=128, preexec_fn=None, **more):
         kept = {k: v for k, v in os.environ.items()
                 if not k.startswith(("HISPARSE_", "LD_PRELOAD"))}
         return subprocess.run(

@@ -20,8 +20,9 @@ POLICY = {"vanilla": "#999999", "fifo": "#d55e00", "random": "#e69f00", "lru": "
           "belady": "#009e73"}
 NAMES = {"vanilla": "swap-vanilla", "fifo": "FIFO", "random": "random", "lru": "LRU",
          "belady": "Belady (bound)"}
-KINDS = {"stall": "#d55e00", "swap-in": "#0072b2", "attention": "#009e73", "combine": "#e69f00",
-         "writer": "#999999", "invalidate": "#cc79a7", "reader": "#56b4e9", "stage": "#003f5c"}
+KINDS = {"stall": "#d55e00", "stage": "#56b4e9", "swap-in": "#0072b2", "attention": "#009e73",
+         "combine": "#e69f00", "writer": "#999999", "invalidate": "#cc79a7",
+         "reader": "#b2b000"}
 # Light to dark on paper, dark to light on a dark page would lie: one scale for both.
 HEAT = [(0.0, (13, 8, 135)), (0.25, (126, 3, 168)), (0.5, (204, 71, 120)), (0.75, (248, 149, 64)),
         (1.0, (240, 249, 33))]
