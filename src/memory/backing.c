@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <stdatomic.h>
+#include <time.h>
 #include "src/base/log.h"
 #include "src/memory/backing.h"
 #include "src/memory/budget.h"
@@ -101,8 +102,17 @@ static CUresult enrol(void *memory, size_t bytes)
 	return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
 }
 
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
 static CUresult registered_map(struct hs_backing *backing, CUdeviceptr at)
 {
+	const double begin = now();
 	void *moved = hs_pinned_move(backing->memory, backing->bytes, at);
 	CUresult result;
 
@@ -110,8 +120,11 @@ static CUresult registered_map(struct hs_backing *backing, CUdeviceptr at)
 		return CUDA_ERROR_MAP_FAILED;
 	backing->memory = moved;
 	result = enrol(moved, backing->bytes);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
+		hs_debug("host memory: %.3f GiB registered in %.3f s", backing->bytes / GIB,
+			now() - begin);
 		return CUDA_SUCCESS;
+	}
 	if (!atomic_fetch_add(&refusals, 1))
 		hs_info("the driver does not register %.2f GiB of host memory (CUDA error %d): "
 			"it allocates host memory itself from here on, which takes longer",

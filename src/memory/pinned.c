@@ -98,6 +98,7 @@ static size_t cpus(void)
 static void prefault(char *start, size_t bytes)
 {
 	struct job job = {.start = start, .bytes = bytes};
+	const double begin = now();
 	size_t want = cpus(), count;
 	pthread_t threads[THREADS];
 	sigset_t all, before;
@@ -117,9 +118,11 @@ static void prefault(char *start, size_t bytes)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	while (step(&job))
 		tell(false);
-	while (count)
-		pthread_join(threads[--count], NULL);
+	for (size_t i = 0; i < count; i++)
+		pthread_join(threads[i], NULL);
 	tell(true);
+	hs_debug("host memory: %.3f GiB of pages in %.3f s, %zu threads", bytes / GIB,
+		now() - begin, count + 1);
 }
 
 /* Of the kernel's choice, aligned as huge pages are. */
