@@ -58,7 +58,8 @@ CUfunction touch_function(const char *name);
 void touch_make(struct touch *t, enum touch_kind kind, size_t bytes);
 void touch_free(struct touch *t);
 
-/* Makes the rows near `at` hot, and shows that attention reads hot rows. */
+/* Makes the rows near `at` hot, and shows that attention reads hot rows, unless
+ * the library was told to do nothing (HISPARSE_DISABLE). */
 void touch_heat(struct touch *window, size_t at);
 
 /* After whatever it says was done: all of the bytes are the model's, and of a
