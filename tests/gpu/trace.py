@@ -166,8 +166,9 @@ def fatbin(folder):
     if not built.exists():
         built = folder / "dsa_kernels.fatbin"
         root = HERE.parent.parent
-        subprocess.run([shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc", "-fatbin", "-arch=native",
-                        "-I", root, "-o", built, root / "examples/dsa_kernels.cu"], check=True)
+        nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+        subprocess.run([nvcc, "-fatbin", "-arch=sm_90", "-I", root, "-o", built,
+                        root / "examples/dsa_kernels.cu"], check=True)
     return built
 
 

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Draws what `hisparse replay --json` and `hisparse synth --json` print, and traces.
 
-FILE is such a document, or a trace (.jsonl) of `hisparse trace`. For every file: SVG pictures in the output folder; for all of them: one
-index.html that needs no other file. Only the standard library is used.
+FILE is such a document, or a trace (.jsonl) of `hisparse trace`. For every file:
+SVG pictures in the output folder; for all of them: one index.html that needs no
+other file. Only the standard library is used.
 """
 import argparse
 import base64
@@ -317,7 +318,8 @@ def trace_heat(trace):
 def legend(picture, names):
     for i, (name, fill) in enumerate(names.items()):
         y = picture.y1 + 12 + 18 * i
-        picture.add(f'<rect x="{picture.x1 + 14}" y="{y - 8}" width="14" height="10" fill="{fill}"/>')
+        picture.add(f'<rect x="{picture.x1 + 14}" y="{y - 8}" width="14" height="10" '
+                    f'fill="{fill}"/>')
         picture.text(picture.x1 + 34, y + 1, name, "start", "small")
 
 
