@@ -90,7 +90,7 @@ int main(int argc, char **argv)
 	int pipes[2], fd = -1, status;
 	pid_t child;
 
-	if (argc > 1) {
+	if (argc > 1 && !strcmp(argv[1], "other")) {
 		be_the_other();
 		return 0;
 	}

@@ -71,12 +71,11 @@ static void test_versions_and_modes(void **state)
 
 static void test_unsupported(void **state)
 {
-	CUipcMemHandle handle;
-	CUdeviceptr ptr;
+	CUmodule module;
 
 	(void)state;
-	refused(cuIpcGetMemHandle(&handle, 4096), CUDA_ERROR_NOT_SUPPORTED);
-	refused(cuMemAllocManaged(&ptr, 4096, 1), CUDA_ERROR_NOT_SUPPORTED);
+	refused(cuModuleLoad(&module, "file"), CUDA_ERROR_NOT_SUPPORTED);
+	refused(cuModuleLoadFatBinary(&module, "image"), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 struct odd {
