@@ -7,6 +7,8 @@
 
 enum { ROW = 656, K = 192, BEFORE = 40 /* rows of these before the place */ };
 
+#define NEAR ((size_t)65536) /* bytes that are compared before the place, and twice after */
+
 int hs_plant; /* of the CPU build of our kernels: none */
 extern const unsigned char coherence_image[];
 
@@ -96,17 +98,6 @@ void touch_make(struct touch *t, enum touch_kind kind, size_t bytes)
 			EXPECT(!touch_stale(t, SEAM));
 }
 
-void touch_free(struct touch *t)
-{
-	if (t->kind == TOUCH_PAGEABLE)
-		free((void *)t->ptr);
-	else if (t->kind == TOUCH_PINNED)
-		CHECK(cuMemFreeHost((void *)t->ptr));
-	else
-		CHECK(cuMemFree_v2(t->ptr));
-	free(t->model);
-}
-
 void touch_aim(struct touch *window, size_t at)
 {
 	const int32_t first = (int32_t)(at / ROW) - BEFORE;
@@ -182,24 +173,47 @@ void touch_heat(struct touch *window, size_t at)
 	*byte ^= 0xff;
 }
 
-void touch_check(struct touch *t, size_t at, const char *what)
+/* The bytes of [from, to). */
+static void compare(struct touch *t, size_t from, size_t to, const char *what)
 {
-	uint8_t *bytes = (uint8_t *)t->ptr;
+	const bool device = t->kind == TOUCH_WINDOW || t->kind == TOUCH_DEVICE;
+	uint8_t *bytes = (uint8_t *)t->ptr + from, *copy = NULL;
 	size_t i;
 
-	CHECK(cuCtxSynchronize());
-	if (t->kind == TOUCH_WINDOW && (i = touch_stale(t, at)) != 0)
-		touch_fail("%s: %zu stale rows", what, i);
-	if (t->kind == TOUCH_WINDOW || t->kind == TOUCH_DEVICE) {
-		bytes = malloc(t->bytes);
-		CHECK(cuMemcpyDtoH_v2(bytes, t->ptr, t->bytes));
+	if (device) {
+		bytes = copy = malloc(to - from);
+		CHECK(cuMemcpyDtoH_v2(copy, t->ptr + from, to - from));
 	}
-	if (memcmp(bytes, t->model, t->bytes)) {
-		for (i = 0; bytes[i] == t->model[i]; i++)
+	if (memcmp(bytes, t->model + from, to - from)) {
+		for (i = 0; bytes[i] == t->model[from + i]; i++)
 			;
-		touch_fail("%s: byte %zu of kind %d is %02x, not %02x", what, i, t->kind, bytes[i],
-			t->model[i]);
+		touch_fail("%s: byte %zu of kind %d is %02x, not %02x", what, from + i, t->kind,
+			bytes[i], t->model[from + i]);
 	}
-	if (bytes != (uint8_t *)t->ptr)
-		free(bytes);
+	free(copy);
+}
+
+void touch_check(struct touch *t, size_t at, const char *what)
+{
+	const size_t from = at > NEAR ? at - NEAR : 0;
+	size_t stale;
+
+	CHECK(cuCtxSynchronize());
+	stale = t->kind == TOUCH_WINDOW ? touch_stale(t, at) : 0;
+	if (stale)
+		touch_fail("%s: %zu stale rows", what, stale);
+	compare(t, from, t->bytes - from > 3 * NEAR ? from + 3 * NEAR : t->bytes, what);
+}
+
+void touch_free(struct touch *t)
+{
+	CHECK(cuCtxSynchronize());
+	compare(t, 0, t->bytes, "at the end");
+	if (t->kind == TOUCH_PAGEABLE)
+		free((void *)t->ptr);
+	else if (t->kind == TOUCH_PINNED)
+		CHECK(cuMemFreeHost((void *)t->ptr));
+	else
+		CHECK(cuMemFree_v2(t->ptr));
+	free(t->model);
 }

@@ -62,8 +62,9 @@ void touch_free(struct touch *t);
  * the library was told to do nothing (HISPARSE_DISABLE). */
 void touch_heat(struct touch *window, size_t at);
 
-/* After whatever it says was done: all of the bytes are the model's, and of a
- * window also what attention reads. Waits for everything first. */
+/* After whatever it says was done: the bytes around `at` are the model's, and of
+ * a window also what attention reads. Waits for everything first. All of the
+ * bytes are compared when it is freed. */
 void touch_check(struct touch *t, size_t at, const char *what);
 
 /* Attention over the rows near `at`; how many are not the model's. */
