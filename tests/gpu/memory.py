@@ -350,7 +350,7 @@ def main():
         hits = sum(map(int, re.findall(r"cache: .* (\d+) hits", log)))
         print(f"{part}: {done.stdout.count('ok ')} steps as on the CPU, {moved} windows moved to the host, "
               f"{hits} hits")
-        for key in said:
+        for key in said if part == "windows" else ():  # the others' depend on how much memory is told
             if said[key] != now[key]:
                 print(f"  {key}: plain {said[key]}, preload {now[key]}")
                 failed |= key not in REFUSED | TOLD
