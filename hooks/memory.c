@@ -122,14 +122,17 @@ ROW(cuMemAllocFromPoolAsync, false, FROM_POOL)
 ROW(cuMemAllocFromPoolAsync_ptsz, true, FROM_POOL)
 #undef ROW
 
-#define FREE_ASYNC(name)                                                                           \
+/* A window is freed as by cuMemFree: what the stream still does comes first. */
+#define FREE_ASYNC(name, per_thread)                                                               \
 	HS_EXPORT CUresult name(CUdeviceptr ptr, CUstream stream)                                  \
 	{                                                                                          \
 		if (!hs_hook_begin())                                                              \
 			return HS_REAL(name)(ptr, stream);                                         \
+		if (hs_window_find(ptr) && !captured(stream, per_thread))                          \
+			return hs_hook_end(hs_memory_free(ptr));                                   \
 		return hs_hook_end(                                                                \
 			HS_ACCOUNT_FREED(HS_ACCOUNT_PTR(ptr), hs_driver.name(ptr, stream)));       \
 	}
-FREE_ASYNC(cuMemFreeAsync)
-FREE_ASYNC(cuMemFreeAsync_ptsz)
+FREE_ASYNC(cuMemFreeAsync, false)
+FREE_ASYNC(cuMemFreeAsync_ptsz, true)
 #undef FREE_ASYNC

@@ -147,9 +147,38 @@ static void managed_memory_is_the_drivers(void)
 	touch_free(&window);
 }
 
+/* In the order of a stream, if the driver lets memory of cuMemAlloc be freed so;
+ * and memory of a pool at once. */
+static void either_free_frees(void)
+{
+	struct touch window;
+	CUdeviceptr ptr, start;
+	size_t bytes;
+
+	for (int i = 0; i < 2; i++) {
+		CUresult (*const release)(CUdeviceptr, CUstream) =
+			i ? cuMemFreeAsync_ptsz : cuMemFreeAsync;
+
+		CHECK(cuMemAlloc_v2(&ptr, MIB));
+		if (release(ptr, touch_stream) != CUDA_SUCCESS) {
+			CHECK(cuMemFree_v2(ptr));
+			continue;
+		}
+		touch_make(&window, TOUCH_WINDOW, 12 * MIB);
+		CHECK(cuMemsetD8Async(window.ptr, 1, window.bytes, touch_stream));
+		CHECK(release(window.ptr, touch_stream));
+		CHECK(cuStreamSynchronize(touch_stream));
+		EXPECT(cuMemGetAddressRange_v2(&start, &bytes, window.ptr) != CUDA_SUCCESS);
+		free(window.model);
+	}
+	CHECK(cuMemAllocAsync(&ptr, MIB, touch_stream));
+	CHECK(cuMemFree_v2(ptr));
+}
+
 int main(void)
 {
 	touch_start();
+	either_free_frees();
 	windows_answer_as_memory();
 	managed_memory_is_the_drivers();
 	printf("answers: as of ordinary memory\n");
