@@ -60,8 +60,9 @@ enum hs_count {
 	HS_COUNT_INPLACE,    /* mentions left to be read from the window */
 	HS_COUNT_EVICTIONS,
 	HS_COUNT_INVALIDATED,
-	HS_COUNT_PADDING, /* -1, and what lies past a row's length */
-	HS_COUNT_STAGED,  /* rows fetched to the staging area, see struct hs_many_args */
+	HS_COUNT_PADDING,  /* -1, and what lies past a row's length */
+	HS_COUNT_STAGED,   /* rows fetched to the staging area, see struct hs_many_args */
+	HS_COUNT_UNSTAGED, /* rows that found no room there, once a launch */
 	HS_COUNTS,
 };
 

@@ -290,6 +290,8 @@ HS_DEVICE void many_done(const struct hs_many_args *a, struct hs_entry *entry)
 	hs_fence();
 	a->state[1] = 0;
 	hs_atomic_add(&entry->totals[HS_COUNT_LAUNCHES], (uint64_t)1);
+	if (a->state[0] > a->rows)
+		many_count(&entry->totals[HS_COUNT_UNSTAGED], a->state[0] - a->rows);
 	for (uint32_t i = 0; i < HS_COUNTS && entry->counts; i++)
 		hs_store_relaxed(&entry->counts[i], hs_load_relaxed(&entry->totals[i]));
 	if (table->journal.what & HS_JOURNAL_LAUNCHES)

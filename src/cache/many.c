@@ -7,6 +7,7 @@
 
 #define RESERVE_SHARE 16
 #define THREADS 1024u /* of the kernels that go through the list */
+#define PAUSE 31u     /* launches of a layer whose lists do not fit */
 #define NOBODY 0u
 #define BROKEN UINT32_MAX /* a launch came to nothing half way: marks were left */
 
@@ -29,6 +30,10 @@ struct hs_many_limits hs_many_limits = {
 };
 
 static struct area areas[HS_DEVICES];
+static struct {
+	_Atomic uint64_t unstaged; /* as last seen */
+	_Atomic uint32_t pause;	   /* launches left of it */
+} unions[HS_LAYERS];
 
 static size_t bits_bytes(uint32_t chunks)
 {
@@ -151,6 +156,22 @@ static bool take(struct area *area, const struct hs_lane_site *lane)
 	return owner == me;
 }
 
+/* Whether the layer's lists lately had more rows than there is room for and the
+ * hot buffer has more: many requests that decode, say. Tried again after a while. */
+static bool overflows(const struct hs_device *device, const struct hs_layer *layer, uint32_t rows)
+{
+	const uint64_t unstaged =
+		*(const volatile uint64_t *)&device->counts[layer->id][HS_COUNT_UNSTAGED];
+	const uint64_t before = atomic_exchange_explicit(
+		&unions[layer->id].unstaged, unstaged, memory_order_relaxed);
+	uint32_t left = atomic_load_explicit(&unions[layer->id].pause, memory_order_relaxed);
+
+	if (unstaged != before && layer->rows > rows)
+		left = PAUSE;
+	atomic_store_explicit(&unions[layer->id].pause, left ? left - 1 : 0, memory_order_relaxed);
+	return left;
+}
+
 static unsigned blocks_for(uint64_t warps, unsigned threads, unsigned most)
 {
 	const uint64_t blocks = (warps * 32 + threads - 1) / threads;
@@ -201,7 +222,7 @@ int hs_many_resolve(const struct hs_device *device, const struct hs_layer *layer
 		!atomic_load_explicit(&layer->on, memory_order_acquire))
 		return -EAGAIN;
 	args.rows = hs_many_room(layer, &args.stage_index);
-	if (!args.rows || !take(area, lane))
+	if (!args.rows || overflows(device, layer, args.rows) || !take(area, lane))
 		return -EAGAIN;
 	args.stage =
 		(unsigned char *)(uintptr_t)(layer->base + (uint64_t)args.stage_index * layer->row);

@@ -17,11 +17,16 @@ static uint32_t pick(uint32_t n)
 	return (uint32_t)((uint64_t)(state >> 4) * n >> 28);
 }
 
-static void start(uint64_t seed)
+static void start_with(uint32_t rows, uint64_t seed)
 {
-	hs_many_limits = (struct hs_many_limits){1000, 1, RIG_SLOTS};
+	hs_many_limits = (struct hs_many_limits){1000, 1, rows};
 	rig.reserve = (size_t)32 << 20;
 	rig_start(HOT, HS_POLICY_LRU, seed);
+}
+
+static void start(uint64_t seed)
+{
+	start_with(RIG_SLOTS, seed);
 }
 
 /* Entries from [low, high), all of which are there. */
@@ -128,6 +133,32 @@ static void test_short(void **s)
 	list = list_of(300, 400);
 	list.outer = 10; /* 960 entries */
 	assert_int_equal(staged_by(&list, &site), 0);
+}
+
+/* Unions that do not fit, while the hot buffer is larger: the ordinary way, but
+ * for a try now and then; and back when they fit. */
+static void test_overflow(void **s)
+{
+	struct hs_site site;
+	struct hs_list list;
+	int tries = 0;
+
+	(void)s;
+	start_with(100, 0);
+	site = rig_site(0);
+	list = list_of(300, 450);
+	assert_int_equal(staged_by(&list, &site), 100);
+	assert_int_equal(rig_entry()->totals[HS_COUNT_UNSTAGED], 50);
+	for (int n = 0; n < 64; n++)
+		tries += staged_by(&list, &site) > 0 ||
+			 rig_entry()->totals[HS_COUNT_UNSTAGED] > 50 + 50 * (uint64_t)tries;
+	assert_int_equal(tries, 2);
+	list = list_of(800, 900);
+	for (int n = 0; n < 32 && !staged_by(&list, &site); n++)
+		hs_cache_wrote(&rig.window, 0, 0, &site);
+	hs_cache_wrote(&rig.window, 0, 0, &site);
+	assert_int_equal(staged_by(&list, &site), 100);
+	assert_int_equal(staged_by(&list, &site), 100);
 }
 
 /* Of the launches from now on, the one with this number fails. */
@@ -264,6 +295,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_lets_go),
 		cmocka_unit_test(test_captured),
 		cmocka_unit_test(test_short),
+		cmocka_unit_test(test_overflow),
 		cmocka_unit_test(test_broken),
 		cmocka_unit_test(test_no_slots),
 		cmocka_unit_test(test_no_marks),
