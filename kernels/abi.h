@@ -13,11 +13,13 @@
  * A map word of a slot is one of
  *	h >= 0                  hot row h holds the slot's bytes
  *	-1 (HS_NONE)            nowhere
- *	HS_PENDING(lane, h)     hot row h is being fetched by a launch of `lane`
- *	HS_PENDING(lane, HS_ROWS_MAX)  `lane` looks for a free hot row
+ *	HS_PENDING(lane, h)     hot row h was fetched by a launch of `lane`, or is
+ *	                        being; the lane's next pass over the layer says h
+ *	HS_DOOMED(lane, h)      the same, and the slot was written since
+ *	HS_PENDING(lane, HS_ROWS_MAX)  `lane` looks for a spare hot row
  * An owner word of a hot row is
  *	slot >= 0               the row holds the slot iff the map says so too
- *	-1 (HS_NONE)            the row was never used
+ *	-1 (HS_NONE)            the row is spare: the ring names it, nobody reads it
  *	HS_ORPHAN(slot)         held the slot; nobody finds it any more
  */
 
@@ -25,13 +27,15 @@
 
 #define HS_LAYERS 512
 #define HS_LANES 511
-#define HS_ROW_BITS 22
+#define HS_ROW_BITS 21
 #define HS_ROWS_MAX ((1u << HS_ROW_BITS) - 1) /* hot rows of a layer, at most */
 
 #define HS_NONE (-1)
 #define HS_PENDING(lane, h)                                                                        \
-	((int32_t)(0x80000000u | (uint32_t)(lane) << HS_ROW_BITS | (uint32_t)(h)))
-#define HS_PENDING_LANE(v) ((uint32_t)(v) << 1 >> (HS_ROW_BITS + 1))
+	((int32_t)(0x80000000u | HS_SOUND | (uint32_t)(lane) << HS_ROW_BITS | (uint32_t)(h)))
+#define HS_SOUND 0x40000000u
+#define HS_DOOMED(lane, h) ((int32_t)((uint32_t)HS_PENDING(lane, h) & ~HS_SOUND))
+#define HS_PENDING_LANE(v) ((uint32_t)(v) << 2 >> (HS_ROW_BITS + 2))
 #define HS_PENDING_ROW(v) ((uint32_t)(v)&HS_ROWS_MAX)
 #define HS_ORPHAN(slot) (-2 - (slot))
 
@@ -66,30 +70,18 @@ enum hs_count {
 	HS_COUNTS,
 };
 
-#define HS_EVICT_BINS 512
-#define HS_STAMP_NEVER 0xc0000000u /* of a row that was never used: older than any clock */
+/* Of a spare row. (A launch whose clock is that stamps rows that then stay.) */
+#define HS_STAMP_SPARE 0xc0000000u
 
-/* An entry of the ring: a hot row and the key that it had when it was listed. */
-#define HS_RING(key, h) ((uint64_t)(key) << 32 | (h))
+#define HS_AGES 2048 /* rows of this age or more are equally old */
 
-/* The scan that lists the hot rows by age: see kernels/evict.h. */
-struct hs_evict {
-	uint32_t next;	  /* ticket: slices to count, then slices to list */
-	uint32_t done;	  /* slices that were counted, then those that were listed */
-	uint32_t counted; /* all were: bins are where each key's rows begin */
-	uint32_t due;	  /* the next launch scans: all its blocks stay for it */
-	uint32_t now, guard;
-	uint32_t need;	  /* rows that the launch misses */
-	uint32_t ripe;	  /* rows listed that nobody protects */
-	uint32_t rounds;  /* that this scan may still take */
-	uint32_t base;	  /* no key is below it */
-	uint32_t from;	  /* keys in [from, from + HS_EVICT_BINS) are listed in this round */
-	uint32_t newer;	  /* complement of the least distance from `from` beyond those */
-	uint32_t tail;	  /* the ring's end when the scan began */
-	uint32_t listed;  /* rows behind it */
-	uint32_t pops;	  /* of the ring, after the last scan */
-	uint64_t claimed; /* misses until the last scan */
-	uint32_t bins[HS_EVICT_BINS];
+/* What a pass that counted leaves for the one that evicts. */
+struct hs_kept {
+	uint32_t need; /* rows to be taken; 0: none */
+	uint32_t now;  /* the clock that ages are seen from */
+	uint32_t age;  /* rows older than this are taken, */
+	uint32_t rest; /* and so many of this age; */
+	uint32_t ties; /* so many were */
 };
 
 /* One layer. The first part is written by the host at safe moments only. */
@@ -106,55 +98,35 @@ struct hs_entry {
 	unsigned char *hot;	   /* hot row 0 */
 	int32_t *map;		   /* [slots] */
 	int32_t *owner;		   /* [rows] */
-	uint32_t *stamp;	   /* [rows] clock of the last use */
+	uint32_t *stamp;	   /* [rows] clock of the last use, or HS_STAMP_SPARE */
 	uint32_t *born;		   /* [rows] clock of the fetch */
-	uint64_t *ring;		   /* [mask + 1] HS_RING: rows to be evicted, oldest first */
+	uint32_t *ring;		   /* [mask + 1] spare rows */
+	uint32_t *bits;		   /* one a slot: to be fetched by address; else 0 */
 	uint64_t *counts;	   /* [HS_COUNTS] in mapped host memory; may be NULL */
 
-	/* Written by kernels; zero at start but for free. */
+	/* Written by kernels. */
 	/* The ring: pops << 32 | pushes, each modulo 2^32; pops may be beyond. */
 	uint64_t free __attribute__((aligned(128)));
-	uint32_t clock;				     /* launches that have finished looking up */
-	uint32_t epoch;				     /* range drops */
-	uint32_t recent;			     /* misses of a launch, decaying */
-	uint32_t evicting;			     /* a scan is under way */
+	uint64_t claimed;   /* misses and reads in place until the last count */
+	uint32_t clock;	    /* launches whose passes are over */
+	uint32_t recent;    /* misses of a launch, decaying */
 	uint32_t sort_from; /* list entries from which misses are fetched by address */
+	struct hs_kept kept;
+	uint32_t reserved, written; /* pushes begun, and done */
 	uint64_t totals[HS_COUNTS] __attribute__((aligned(128)));
-	struct hs_evict evict __attribute__((aligned(128)));
 } __attribute__((aligned(128)));
 
 /* One captured graph's stream or one eager stream: its launches never overlap
- * each other. */
+ * each other. All of it is scratch that only its own launches use. */
 struct hs_lane {
-	/* step | (uint64_t)(2 * (1 + layer) + busy) << 32; 0 when it holds nothing.
-	 * Rows of the layer with a stamp at or after step may be read by it. busy:
-	 * step is not known yet. */
-	uint64_t word;
-	uint64_t arrived; /* misses << 32 | blocks with some << 16 | blocks that looked up */
-	uint32_t early;	  /* complement of the earliest clock that a block saw */
-	int32_t left;	  /* blocks with misses that have no rows yet; see resolve.cu */
-	/* What the last block to look up decided for all. */
-	uint32_t scan, sort;
-};
-
-#define HS_ORDER_BITS 14
-#define HS_ORDER_BUCKETS (1u << HS_ORDER_BITS)
-#define HS_ORDER_NODES (1u << 17)
-
-struct hs_order_node {
-	int32_t slot;
-	uint32_t row, next; /* node + 1 */
-};
-
-/* Misses by address: see kernels/order.h. All zero between launches. */
-struct hs_order {
-	uint32_t owner;			  /* lane + 1 of the launch that uses it */
-	uint32_t ready;			  /* the same, once it has looked up */
-	uint32_t count;			  /* nodes in use */
-	uint32_t next;			  /* group of buckets to be fetched */
-	uint32_t done;			  /* groups that were */
-	uint32_t heads[HS_ORDER_BUCKETS]; /* node + 1 */
-	struct hs_order_node nodes[HS_ORDER_NODES];
+	uint32_t counted;	       /* blocks of a count that are done */
+	uint32_t told;		       /* blocks of a launch that are, when somebody asks */
+	uint32_t arrived;	       /* blocks that have looked up, before a walk */
+	uint32_t go;		       /* walks so far that may begin */
+	uint32_t next;		       /* tickets of walks so far */
+	uint32_t many[HS_LAYERS / 32]; /* one bit a layer: it may have misses for a walk */
+	uint32_t from[HS_LAYERS];      /* pops of a layer before its last launch */
+	uint32_t bins[HS_AGES];	       /* zero but during a count */
 };
 
 enum hs_journal_what {
@@ -200,14 +172,30 @@ struct hs_journal_launch {
 
 struct hs_table {
 	struct hs_entry entries[HS_LAYERS];
+	/* 1 + the layer whose rows a lane's launch may read; 0 for none. */
+	uint32_t words[HS_LANES + 1] __attribute__((aligned(128)));
 	struct hs_lane lanes[HS_LANES + 1];
-	uint32_t top __attribute__((aligned(128))); /* lanes in use are below it */
 	struct hs_journal journal;
-	struct hs_order order;
 };
 
-/* hs_prepare: map, owner, stamp, born, ring and counters of a layer whose host
- * part was just written. Any grid of HS_THREADS; nothing else may run. */
+/* The passes that make rows spare: see kernels/keep.h. Each by so many blocks,
+ * over a layer whose last launch in this lane has been read. */
+struct hs_keep {
+	uint32_t count, evict; /* 1 + layer, or 0 */
+	uint32_t count_blocks, evict_blocks;
+};
+
+/* hs_keep: the passes alone. count_blocks + evict_blocks blocks of HS_THREADS.
+ * least: rows that must become spare, as far as there are any. release: the
+ * lane's last launch, which is the one counted, has been read. */
+struct hs_keep_args {
+	struct hs_table *table;
+	struct hs_keep keep;
+	uint32_t lane, least, release;
+};
+
+/* hs_prepare: map, owner, stamp, born, ring, bits and counters of a layer whose
+ * host part was just written. Any grid of HS_THREADS; nothing else may run. */
 struct hs_prepare_args {
 	struct hs_entry *entry;
 };
@@ -216,9 +204,8 @@ struct hs_prepare_args {
  * hs_resolve: looks up outer x inner x k slots, fetches what misses, writes the
  * list that attention reads. Element (i, j, n) of both lists is at
  * i * outer_stride + j * inner_stride + n. A warp looks up `span` (1 to 32)
- * entries at once: tiles = ceil(k / span) of them make up a list row. Any grid
- * of HS_THREADS, below 65,536 blocks; more than outer * inner * tiles / HS_WARPS
- * only wait.
+ * entries at once: tiles = ceil(k / span) of them make up a list row. `blocks` of
+ * HS_THREADS do that, and the blocks of the passes follow them.
  * lengths: NULL or [outer], see struct hs_list.
  */
 struct hs_resolve_args {
@@ -229,7 +216,8 @@ struct hs_resolve_args {
 	const int32_t *lengths;
 	int64_t outer_stride, inner_stride;
 	uint32_t outer, inner, k;
-	uint32_t span, tiles;
+	uint32_t span, tiles, blocks;
+	struct hs_keep keep;
 };
 
 #define HS_MANY_CHUNK 1024u /* slots that are counted together */
@@ -244,7 +232,7 @@ struct hs_resolve_args {
  * hs_many_rank and _gather: any grid of HS_THREADS; the others of whole warps.
  */
 struct hs_many_args {
-	struct hs_resolve_args list; /* but for span and tiles */
+	struct hs_resolve_args list; /* but for what comes after k */
 	uint32_t *bits;		     /* one for each slot; zero between launches */
 	uint64_t *ranked;     /* [words of bits] a word of them, and << 32 the rank of its first */
 	uint32_t *chunks;     /* [HS_MANY_CHUNK slots] how many are marked; zero between launches */
@@ -253,11 +241,6 @@ struct hs_many_args {
 	unsigned char *stage; /* of its first row */
 	int32_t stage_index;  /* that row as attention sees it */
 	uint32_t rows;	      /* that have room */
-};
-
-/* hs_release: the lane's last launch has been read. One thread. */
-struct hs_release_args {
-	struct hs_lane *lane;
 };
 
 /* hs_invalidate: drops count slots (int32 or int64 by width 4 or 8; negative

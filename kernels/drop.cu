@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What is written is dropped from the hot rows; layers are made ready. */
 #include "kernels/map.h"
-#include "kernels/order.h"
+#include "kernels/order.h" /* order_from */
 
 HS_KERNEL(hs_invalidate, struct hs_invalidate_args)
 {
@@ -29,17 +29,15 @@ HS_DEVICE void drop_slots(
 		*high = entry->slots;
 }
 
-HS_DEVICE void drop_range(struct hs_entry *entry, int64_t low, int64_t high)
+/* By the slots, or if they are many by the rows' owners. Those are not to be
+ * relied on while a launch is looking up: a row may be about to have one. */
+HS_DEVICE void drop_range(struct hs_entry *entry, int64_t low, int64_t high, bool quiet)
 {
 	const uint64_t first = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
 	const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
 	uint32_t dropped = 0;
 
-	if (!threadIdx.x)
-		hs_atomic_add(&entry->epoch, 1u);
-	hs_fence();
-	__syncthreads();
-	if (high - low < (int64_t)entry->rows) {
+	if (!quiet || high - low < (int64_t)entry->rows) {
 		for (int64_t slot = low + (int64_t)first; slot < high; slot += (int64_t)step)
 			dropped += map_forget(entry, (int32_t)slot);
 	} else {
@@ -50,9 +48,13 @@ HS_DEVICE void drop_range(struct hs_entry *entry, int64_t low, int64_t high)
 				continue;
 			v = hs_load_relaxed(&entry->map[slot]);
 			/* Ready or not yet: the row may become ready between. */
-			while (map_row(v) == h && !map_drop(entry, slot, v))
+			while (map_row(v) == h && !map_doomed(v)) {
+				if (map_drop(entry, slot, v)) {
+					dropped++;
+					break;
+				}
 				v = hs_load_relaxed(&entry->map[slot]);
-			dropped += map_row(v) == h;
+			}
 		}
 	}
 	if (dropped)
@@ -62,6 +64,7 @@ HS_DEVICE void drop_range(struct hs_entry *entry, int64_t low, int64_t high)
 struct drop_shared {
 	uint32_t count;
 	uint16_t layers[HS_LAYERS];
+	uint32_t used[HS_LAYERS / 32]; /* one bit a layer: some lane is there */
 };
 
 HS_KERNEL(hs_drop, struct hs_drop_args)
@@ -71,7 +74,15 @@ HS_KERNEL(hs_drop, struct hs_drop_args)
 
 	if (!threadIdx.x)
 		s->count = 0;
+	for (uint32_t i = threadIdx.x; i < HS_LAYERS / 32; i += blockDim.x)
+		s->used[i] = 0;
 	__syncthreads();
+	for (uint32_t i = threadIdx.x; i < HS_LANES; i += blockDim.x) {
+		const uint32_t layer = hs_load_relaxed(&a.table->words[i]) - 1;
+
+		if (layer < HS_LAYERS)
+			hs_atomic_or(&s->used[layer / 32], 1u << layer % 32);
+	}
 	for (uint32_t i = threadIdx.x; i < HS_LAYERS; i += blockDim.x) {
 		const struct hs_entry *entry = &a.table->entries[i];
 
@@ -83,10 +94,12 @@ HS_KERNEL(hs_drop, struct hs_drop_args)
 	}
 	__syncthreads();
 	for (uint32_t i = 0; i < s->count; i++) {
-		struct hs_entry *entry = &a.table->entries[s->layers[i]];
+		const uint32_t layer = s->layers[i];
+		struct hs_entry *entry = &a.table->entries[layer];
 
 		drop_slots(entry, a.start, a.end, &low, &high);
-		drop_range(entry, (int64_t)low, (int64_t)high);
+		drop_range(entry, (int64_t)low, (int64_t)high,
+			!(s->used[layer / 32] >> layer % 32 & 1));
 	}
 }
 
@@ -98,19 +111,17 @@ HS_KERNEL(hs_prepare, struct hs_prepare_args)
 
 	for (uint32_t i = first; i < entry->slots; i += step)
 		entry->map[i] = HS_NONE;
+	for (uint32_t i = first; i < (entry->slots + 31) / 32; i += step)
+		entry->bits[i] = 0;
 	for (uint32_t i = first; i < entry->rows; i += step) {
 		entry->owner[i] = HS_NONE;
-		entry->stamp[i] = entry->born[i] = HS_STAMP_NEVER;
-		entry->ring[i] = HS_RING(HS_STAMP_NEVER, i);
+		entry->stamp[i] = entry->born[i] = HS_STAMP_SPARE;
+		entry->ring[i] = i;
 	}
 	if (first)
 		return;
-	entry->evict.next = 0x7fffffff; /* no ticket to be had */
-	entry->evict.base = HS_STAMP_NEVER;
-	entry->evict.pops = 0;
-	entry->evict.due = entry->order == HS_ORDER_ALL;
-	entry->evict.claimed = entry->totals[HS_COUNT_MISSES];
-	entry->free = entry->rows;
+	entry->free = entry->reserved = entry->written = entry->rows;
+	entry->claimed = entry->totals[HS_COUNT_MISSES] + entry->totals[HS_COUNT_INPLACE];
 	entry->sort_from = order_from(entry);
-	entry->clock = entry->epoch = entry->recent = entry->evicting = 0;
+	entry->clock = entry->recent = entry->kept.need = 0;
 }

@@ -5,12 +5,25 @@
 /*
  * A warp brings its rows from the window to their hot rows, 16 bytes a thread
  * and load, so many loads at once that they wait for the link only once. Loading
- * needs no hot row yet: it may begin while one is looked for.
+ * needs no hot row yet: it may begin while one is looked for. Nobody is told
+ * that a row is there: the launch's own reader comes after it, and for others
+ * the next pass of the lane says so (kernels/keep.h).
  */
 
-#include "kernels/order.h"
+#include "kernels/map.h"
 
+#ifndef LOADS
 #define LOADS 8 /* 16-byte loads that a thread has in flight */
+#endif
+#ifndef RESOLVE_TILES
+#define RESOLVE_TILES 2 /* that a warp looks up at once */
+#endif
+
+/* What a warp has to fetch. */
+struct resolve_misses {
+	int32_t slot[32 * RESOLVE_TILES];
+	uint32_t row[32 * RESOLVE_TILES];
+};
 
 /* 16 bytes for each of a thread's loads, of the rows from unit `start` on. */
 HS_DEVICE void resolve_load(const struct hs_entry *entry, const struct resolve_misses *f,
@@ -49,31 +62,9 @@ HS_DEVICE void resolve_store(const struct hs_entry *entry, const struct resolve_
 	}
 }
 
-/* The warp's rows are there: ready for other lanes. */
-HS_DEVICE void resolve_ready(const struct hs_resolve_args *a, struct hs_entry *entry,
-	const struct resolve_misses *f, uint32_t count, uint32_t epoch)
-{
-	const uint32_t lane = threadIdx.x & 31;
-
-	__syncwarp();
-	hs_fence();
-	if (lane < count && f->row[lane] != HS_ROWS_MAX) {
-		const int32_t slot = f->slot[lane], h = (int32_t)f->row[lane];
-		const int32_t pending = HS_PENDING(a->lane, h);
-
-		/* A drop of a range that began since may have looked at the owners
-		 * before this row had one. */
-		if (hs_load_relaxed(&entry->epoch) != epoch)
-			map_drop(entry, slot, pending);
-		else
-			hs_atomic_cas(&entry->map[slot], pending, h);
-	}
-	__syncwarp();
-}
-
-/* Fetches the warp's rows, the first units of which may be loaded already. */
-HS_DEVICE void resolve_fetch(const struct hs_resolve_args *a, struct hs_entry *entry,
-	const struct resolve_misses *f, uint32_t count, uint32_t start, uint32_t epoch)
+/* Fetches the warp's rows from unit `start` on. */
+HS_DEVICE void resolve_fetch(const struct hs_entry *entry, const struct resolve_misses *f,
+	uint32_t count, uint32_t start)
 {
 	const uint32_t total = count * (entry->row / 16);
 	hs_u128 v[LOADS];
@@ -82,8 +73,6 @@ HS_DEVICE void resolve_fetch(const struct hs_resolve_args *a, struct hs_entry *e
 		resolve_load(entry, f, count, start, v);
 		resolve_store(entry, f, count, start, v);
 	}
-	if (count)
-		resolve_ready(a, entry, f, count, epoch);
 }
 
 #endif

@@ -6,8 +6,6 @@
 #define MANY_AHEAD 8	/* entries of a thread in flight */
 #define MANY_SEEN 4096u /* words of the bitmap that a block remembers; a power of two */
 #define MANY_LOADS 8	/* 16-byte loads that a thread has in flight */
-/* As good as for ever, and still below the age of a row that was never used. */
-#define MANY_GUARD 0x3ff00000u
 
 #define MANY_TILE (32u * MANY_AHEAD)
 
@@ -77,15 +75,10 @@ HS_DEVICE void many_count(uint64_t *total, uint32_t n)
  * slot, since the gather copies some. The lane is let go by the remap: what
  * attention reads lies in the staging area.
  */
-HS_DEVICE void many_enter(const struct hs_resolve_args *list, struct hs_entry *entry)
+HS_DEVICE void many_enter(const struct hs_resolve_args *list)
 {
-	const uint32_t step = hs_load_relaxed(&entry->clock) - MANY_GUARD;
-
-	if (hs_load_relaxed(&list->table->top) <= list->lane)
-		hs_atomic_max(&list->table->top, list->lane + 1);
+	hs_store_relaxed(&list->table->words[list->lane], list->layer + 1);
 	hs_fence();
-	hs_store_release(&list->table->lanes[list->lane].word,
-		(uint64_t)(2 * (1 + list->layer)) << 32 | step);
 }
 
 struct many_mark_shared {
@@ -123,7 +116,7 @@ HS_KERNEL_BOUNDED(hs_many_mark, struct hs_many_args, 1024)
 	if (entry->state != HS_ENTRY_ON)
 		return;
 	if (!blockIdx.x && !threadIdx.x)
-		many_enter(list, entry);
+		many_enter(list);
 	for (uint32_t i = threadIdx.x; i < MANY_SEEN; i += blockDim.x)
 		s->seen[i] = UINT64_MAX;
 	__syncthreads();
@@ -296,7 +289,7 @@ HS_DEVICE void many_done(const struct hs_many_args *a, struct hs_entry *entry)
 		hs_store_relaxed(&entry->counts[i], hs_load_relaxed(&entry->totals[i]));
 	if (table->journal.what & HS_JOURNAL_LAUNCHES)
 		journal_launch(&table->journal, entry, a->list.layer, a->list.lane);
-	hs_store_release(&table->lanes[a->list.lane].word, (uint64_t)0);
+	hs_store_release(&table->words[a->list.lane], 0u);
 }
 
 struct many_remap_shared {

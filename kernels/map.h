@@ -15,7 +15,7 @@
 enum hs_plant {
 	HS_PLANT_NONE,
 	HS_PLANT_STALE,	 /* written slots are not invalidated */
-	HS_PLANT_TWICE,	 /* a lost claim goes on as if it were won */
+	HS_PLANT_TWICE,	 /* a spare row is given to two misses */
 	HS_PLANT_FLIGHT, /* rows that a launch in flight reads are evicted */
 	HS_PLANT_BLOCKS, /* blocks that enter a table keep their hot rows */
 };
@@ -32,19 +32,34 @@ HS_DEVICE bool map_claimed(int32_t v)
 	return v < HS_NONE && HS_PENDING_ROW(v) == HS_ROWS_MAX;
 }
 
+HS_DEVICE bool map_doomed(int32_t v)
+{
+	return v < 0 && !((uint32_t)v & HS_SOUND);
+}
+
+/* What is being fetched by a launch of the lane, or was by its last one. */
+HS_DEVICE bool map_pending(int32_t v, uint32_t lane)
+{
+	return v < HS_NONE && HS_PENDING_LANE(v) == lane && HS_PENDING_ROW(v) != HS_ROWS_MAX;
+}
+
 /* The hot row that a word names, ready or not; HS_ROWS_MAX when none. */
 HS_DEVICE uint32_t map_row(int32_t v)
 {
 	return v >= 0 ? (uint32_t)v : HS_PENDING_ROW(v);
 }
 
-/* Takes hot row h from the slot. The row keeps its stamp, so whoever may still
- * read it is safe until the next eviction finds it unprotected. */
+/* Takes a row from the slot: what v says now must be so still. A row that is
+ * pending stays its fetcher's, which may be about to write it. The row keeps its
+ * stamp: whoever may still read it is safe until a pass finds it. */
 HS_DEVICE bool map_drop(struct hs_entry *entry, int32_t slot, int32_t v)
 {
-	if (hs_atomic_cas(&entry->map[slot], v, (int32_t)HS_NONE) != v)
+	const int32_t to = v >= 0 ? HS_NONE : (int32_t)((uint32_t)v & ~HS_SOUND);
+
+	if (hs_atomic_cas(&entry->map[slot], v, to) != v)
 		return false;
-	hs_atomic_cas(&entry->owner[map_row(v)], slot, (int32_t)HS_ORPHAN(slot));
+	if (v >= 0)
+		hs_atomic_cas(&entry->owner[v], slot, (int32_t)HS_ORPHAN(slot));
 	return true;
 }
 
@@ -56,7 +71,7 @@ HS_DEVICE bool map_forget(struct hs_entry *entry, int32_t slot)
 	for (;;) {
 		int32_t v = hs_load_relaxed(&entry->map[slot]);
 
-		if (v == HS_NONE)
+		if (v == HS_NONE || map_doomed(v))
 			return false;
 		if (!map_claimed(v) && map_drop(entry, slot, v))
 			return true;

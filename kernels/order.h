@@ -5,153 +5,152 @@
 /*
  * Many misses at once are fetched in the order of their addresses: the GPU's
  * TLB reaches a gibibyte or so, and random rows over more of the host run at
- * less than half the link's speed. While blocks look up, each miss is chained
- * into the bucket of its address; once all have, warps take groups of buckets
- * in order, few warps, so that what is being read at one time lies close.
+ * less than half the link's speed. While blocks look up, each miss sets its
+ * slot's bit; once all have, warps take pieces of the bitmap in order, so that
+ * what is being read at one time lies close. The map says which row a slot has.
  *
- * One launch on the device may use the buckets, whichever comes first; another
- * fetches as it goes. Nobody depends on a block that waits: one that gives up
- * leaves its misses to the others, and the last to look up never waits.
+ * Whether a launch does so is known before it (the list's length, and a bit that
+ * the lane's last pass over the layer left), so all of its blocks agree. Nobody
+ * depends on a block that waits: one that gives up leaves the bits to the
+ * others, and the last to look up never waits. Another lane's bits in the same
+ * layer are left alone.
  */
 
-#include "kernels/map.h"
+#include "kernels/fetch.h"
 
+#ifndef ORDER_ROWS
 #define ORDER_ROWS 8u /* about so many a warp takes at once */
-#define ORDER_PATIENCE 512
+#endif
+#ifndef ORDER_WARPS
+#define ORDER_WARPS 2u /* of each block; more would read from far apart */
+#endif
+#ifndef ORDER_FROM
+#define ORDER_FROM 16384u
+#endif
+#define ORDER_PATIENCE 8192
 /* One H200: random rows over up to 1 GiB run at the link's speed, but layers take
  * turns and each finds the TLB without its own. Below some 2,000 misses (an
  * eighth of the list) latency counts for more. */
 #define ORDER_BYTES ((uint64_t)1 << 28)
-#define ORDER_FROM 16384u
-
-/* What a warp has to fetch. */
-struct resolve_misses {
-	int32_t slot[32];
-	uint32_t row[32];
-};
-
-HS_DEVICE uint32_t order_bucket(const struct hs_entry *entry, int32_t slot)
-{
-	const uint32_t bits = 32u - (uint32_t)__clz((int)(entry->slots - 1));
-
-	return (uint32_t)slot >> (bits > HS_ORDER_BITS ? bits - HS_ORDER_BITS : 0);
-}
 
 HS_DEVICE uint32_t order_from(const struct hs_entry *entry)
 {
 	return (uint64_t)entry->slots * entry->row < ORDER_BYTES ? 0xffffffffu : ORDER_FROM;
 }
 
-/* One warp: chains its misses. False: it has to fetch them itself. */
-HS_DEVICE bool order_add(struct hs_order *o, const struct hs_entry *entry, uint32_t lane_id,
-	const struct resolve_misses *f, uint32_t count)
+HS_DEVICE void order_mark(struct hs_entry *entry, int32_t slot)
 {
-	const uint32_t lane = threadIdx.x & 31;
-	uint32_t first = HS_ORDER_NODES, owner, n;
-
-	if (!lane) {
-		owner = hs_load_relaxed(&o->owner);
-		if (!owner)
-			owner = hs_atomic_cas(&o->owner, 0u, lane_id + 1);
-		if (!owner || owner == lane_id + 1)
-			first = hs_atomic_add(&o->count, count);
-	}
-	first = __shfl_sync(0xffffffffu, first, 0);
-	if (first >= HS_ORDER_NODES || first + count > HS_ORDER_NODES)
-		return false;
-	if (lane < count && f->row[lane] != HS_ROWS_MAX) {
-		n = first + lane;
-		o->nodes[n].slot = f->slot[lane];
-		o->nodes[n].row = f->row[lane];
-		o->nodes[n].next =
-			hs_atomic_exch(&o->heads[order_bucket(entry, f->slot[lane])], n + 1);
-	}
-	__syncwarp();
-	return true;
+	hs_atomic_or(&entry->bits[slot / 32], 1u << slot % 32);
 }
 
-/* All blocks of the launch have looked up. One thread. */
-HS_DEVICE void order_ready(struct hs_order *o, uint32_t lane_id)
+/* One thread of a block that has looked up: whether all blocks have. */
+HS_DEVICE bool order_wait(struct hs_lane *own, uint32_t blocks, uint32_t go)
 {
-	if (hs_load_relaxed(&o->owner) == lane_id + 1)
-		hs_store_release(&o->ready, lane_id + 1);
-}
-
-/* One thread: whether there are misses to be taken. */
-HS_DEVICE bool order_wait(struct hs_order *o, uint32_t lane_id)
-{
+	hs_fence();
+	if (hs_atomic_add(&own->arrived, 1u) + 1 == blocks) {
+		hs_store_relaxed(&own->arrived, 0u);
+		hs_fence();
+		hs_store_release(&own->go, go + 1);
+		return true;
+	}
 	for (uint32_t i = 0; i < ORDER_PATIENCE; i++) {
-		if (hs_load_relaxed(&o->owner) != lane_id + 1)
-			return false;
-		if (hs_load_acquire(&o->ready) == lane_id + 1)
+		if (hs_load_acquire(&own->go) != go)
 			return true;
-		__nanosleep(200);
+		__nanosleep(20);
 	}
 	return false;
 }
 
-/* Buckets that a warp takes at once: a power of two, 32 at most. */
-HS_DEVICE uint32_t order_each(const struct hs_order *o)
+/* Words of the bitmap that a warp takes at once: 32, or a power of two of them. */
+HS_DEVICE uint32_t order_each(const struct hs_entry *entry, uint64_t entries)
 {
-	const uint32_t count = hs_load_relaxed(&o->count) | 1;
-	uint32_t each = 1;
+	const uint64_t pieces = entries / 8 / ORDER_ROWS + 1;
+	uint32_t each = 32;
 
-	while (each < 32 && each * count < ORDER_ROWS / 2 * HS_ORDER_BUCKETS)
+	while (each * 2 * pieces <= entry->slots / 32)
 		each *= 2;
 	return each;
 }
 
-/* One warp: the next group's chains, or false when all are taken. */
-HS_DEVICE bool order_take(struct hs_order *o, uint32_t each, uint32_t *node)
+HS_DEVICE uint32_t order_ticket(struct hs_lane *own, uint32_t base)
 {
-	const uint32_t lane = threadIdx.x & 31;
-	uint32_t group = 0;
-
-	if (!lane)
-		group = hs_atomic_add(&o->next, 1u);
-	group = __shfl_sync(0xffffffffu, group, 0);
-	*node = 0;
-	if (group >= HS_ORDER_BUCKETS / each)
-		return false;
-	if (lane < each) {
-		*node = hs_load_relaxed(&o->heads[group * each + lane]);
-		if (*node)
-			hs_store_relaxed(&o->heads[group * each + lane], 0u);
-	}
-	return true;
+	return threadIdx.x & 31 ? 0 : hs_atomic_add(&own->next, 1u) - base;
 }
 
-/* One warp: the first node of each chain becomes a miss in f. Returns how many. */
-HS_DEVICE uint32_t order_walk(struct hs_order *o, uint32_t *node, struct resolve_misses *f)
+HS_DEVICE uint32_t order_word(const struct hs_entry *entry, uint32_t word)
+{
+	return word < (entry->slots + 31) / 32 ? hs_load_relaxed(&entry->bits[word]) : 0;
+}
+
+/* One warp: some of its bits become misses in f, behind `count` ones, up to 32.
+ * Returns how many there are then. */
+HS_DEVICE uint32_t order_list(
+	uint32_t *bits, uint32_t word, uint32_t count, struct resolve_misses *f)
+{
+	const uint32_t lane = threadIdx.x & 31, own = (uint32_t)__popc(*bits);
+	uint32_t upto = own, other, at;
+
+	for (uint32_t i = 1; i < 32; i *= 2) {
+		other = __shfl_up_sync(0xffffffffu, upto, i);
+		upto += lane >= i ? other : 0;
+	}
+	for (at = count + upto - own; *bits && at < 32; at++, *bits &= *bits - 1)
+		f->slot[at] = (int32_t)(word * 32 + (uint32_t)__ffs((int)*bits) - 1);
+	count += __shfl_sync(0xffffffffu, upto, 31);
+	return count < 32 ? count : 32;
+}
+
+/* One warp: fetches those of the listed slots that are the lane's. */
+HS_DEVICE void order_fetch(
+	struct hs_entry *entry, uint32_t lane_id, struct resolve_misses *f, uint32_t count)
 {
 	const uint32_t lane = threadIdx.x & 31;
-	const unsigned mask = __ballot_sync(0xffffffffu, *node != 0);
-	const uint32_t rank = (uint32_t)__popc(mask & ((1u << lane) - 1));
+	uint32_t row = HS_ROWS_MAX;
 
-	if (*node) {
-		struct hs_order_node *n = &o->nodes[*node - 1];
+	__syncwarp();
+	if (lane < count) {
+		const int32_t slot = f->slot[lane], v = hs_load_relaxed(&entry->map[slot]);
 
-		f->slot[rank] = hs_load_relaxed(&n->slot);
-		f->row[rank] = hs_load_relaxed(&n->row);
-		*node = hs_load_relaxed(&n->next);
+		if (map_pending(v, lane_id)) {
+			row = map_row(v);
+			hs_atomic_and(&entry->bits[slot / 32], ~(1u << slot % 32));
+		}
+		f->row[lane] = row;
 	}
 	__syncwarp();
-	return (uint32_t)__popc(mask);
+	resolve_fetch(entry, f, count, 0);
+	__syncwarp();
 }
 
-/* One warp, after `groups` groups: the last one leaves all as it was found. */
-HS_DEVICE void order_done(struct hs_order *o, uint32_t each, uint32_t groups)
+/* One warp, after order_wait: fetches until all pieces are taken. base: tickets
+ * before this launch. */
+HS_DEVICE void order_walk(struct hs_entry *entry, struct hs_lane *own, uint32_t lane_id,
+	uint32_t base, uint64_t entries, struct resolve_misses *f)
 {
-	if ((threadIdx.x & 31) || !groups)
-		return;
-	hs_fence();
-	if (hs_atomic_add(&o->done, groups) + groups != HS_ORDER_BUCKETS / each)
-		return;
-	hs_store_relaxed(&o->ready, 0u);
-	hs_store_relaxed(&o->count, 0u);
-	hs_store_relaxed(&o->next, 0u);
-	hs_store_relaxed(&o->done, 0u);
-	hs_store_release(&o->owner, 0u);
+	const uint32_t each = order_each(entry, entries), words = (entry->slots + 31) / 32;
+	const uint32_t pieces = (words + each - 1) / each, lane = threadIdx.x & 31;
+	uint32_t ticket = __shfl_sync(0xffffffffu, order_ticket(own, base), 0), taken;
+
+	while (ticket < pieces) {
+		uint32_t count = 0, word = ticket * each + lane, next = order_word(entry, word);
+
+		taken = order_ticket(own, base); /* the next; it is on its way meanwhile */
+		for (uint32_t i = 0; i < each; i += 32, word += 32) {
+			uint32_t bits = next;
+
+			next = i + 32 < each ? order_word(entry, word + 32) : 0;
+			while (__ballot_sync(0xffffffffu, bits != 0)) {
+				count = order_list(&bits, word, count, f);
+				if (count < 32)
+					continue;
+				order_fetch(entry, lane_id, f, count);
+				count = 0;
+			}
+		}
+		if (count)
+			order_fetch(entry, lane_id, f, count);
+		ticket = __shfl_sync(0xffffffffu, taken, 0);
+	}
 }
 
 #endif

@@ -23,7 +23,7 @@ static const struct {
 	[HS_DEVICE_MANY_RANK] = {"hs_many_rank", sizeof(struct hs_many_args)},
 	[HS_DEVICE_MANY_GATHER] = {"hs_many_gather", sizeof(struct hs_many_args)},
 	[HS_DEVICE_MANY_REMAP] = {"hs_many_remap", sizeof(struct hs_many_args)},
-	[HS_DEVICE_RELEASE] = {"hs_release", sizeof(struct hs_release_args)},
+	[HS_DEVICE_KEEP] = {"hs_keep", sizeof(struct hs_keep_args)},
 	[HS_DEVICE_INVALIDATE] = {"hs_invalidate", sizeof(struct hs_invalidate_args)},
 	[HS_DEVICE_DROP] = {"hs_drop", sizeof(struct hs_drop_args)},
 	[HS_DEVICE_FORGET] = {"hs_forget", sizeof(struct hs_forget_args)},
@@ -194,9 +194,9 @@ CUdeviceptr hs_device_entry(const struct hs_device *device, uint32_t layer)
 	return device->table + offsetof(struct hs_table, entries) + layer * sizeof(struct hs_entry);
 }
 
-CUdeviceptr hs_device_lane(const struct hs_device *device, uint32_t lane)
+CUdeviceptr hs_device_word(const struct hs_device *device, uint32_t lane)
 {
-	return device->table + offsetof(struct hs_table, lanes) + lane * sizeof(struct hs_lane);
+	return device->table + offsetof(struct hs_table, words) + lane * sizeof(uint32_t);
 }
 
 int hs_device_launch(const struct hs_device *device, enum hs_device_kernel kernel, unsigned blocks,

@@ -23,7 +23,7 @@ enum hs_device_kernel {
 	HS_DEVICE_MANY_RANK,
 	HS_DEVICE_MANY_GATHER,
 	HS_DEVICE_MANY_REMAP,
-	HS_DEVICE_RELEASE,
+	HS_DEVICE_KEEP,
 	HS_DEVICE_INVALIDATE,
 	HS_DEVICE_DROP,
 	HS_DEVICE_FORGET,
@@ -41,7 +41,7 @@ struct hs_device {
 	CUmodule module;
 	CUfunction kernels[HS_DEVICE_KERNELS];
 	unsigned processors;
-	CUdeviceptr table;	       /* struct hs_table */
+	CUdeviceptr table; /* struct hs_table */
 	/* struct hs_blocks_head and its copies, for tables of so many columns; 0:
 	 * none yet. highest: the last layer of a step. */
 	_Atomic CUdeviceptr blocks;
@@ -49,7 +49,7 @@ struct hs_device {
 	uint64_t (*counts)[HS_COUNTS]; /* [HS_LAYERS], mapped host memory */
 	CUdeviceptr counts_device;
 	struct hs_device *next; /* made earlier */
-	unsigned told; /* enum hs_journal_what: what launches tell */
+	unsigned told;		/* enum hs_journal_what: what launches tell */
 	struct hs_journal_ring *_Atomic ring;
 };
 
@@ -69,9 +69,9 @@ struct hs_device *hs_device_current(void);
  * them: their counters stay readable, and count. */
 struct hs_device *hs_device_newest(void);
 
-/* Where an entry or a lane lies. */
+/* Where an entry, or the word of a lane, lies. */
 CUdeviceptr hs_device_entry(const struct hs_device *device, uint32_t layer);
-CUdeviceptr hs_device_lane(const struct hs_device *device, uint32_t lane);
+CUdeviceptr hs_device_word(const struct hs_device *device, uint32_t lane);
 
 /* Launches blocks x HS_THREADS (`threads` when not 0) of a kernel with its
  * argument struct of `bytes` bytes. Returns 0 or a negative errno. */

@@ -66,6 +66,7 @@ struct hs_lane_site *hs_lane_find(const struct hs_site *site, CUdevice device, b
 		lane->thread = thread;
 		lane->device = device;
 		lane->id = n;
+		pthread_mutex_init(&lane->lock, NULL);
 		atomic_store_explicit(&count, n + 1, memory_order_release);
 		atomic_store_explicit(&buckets[at % BUCKETS], lane, memory_order_release);
 		/* What the only lane so far held was never released: the next
@@ -93,8 +94,10 @@ void hs_lane_forget(CUdevice device)
 	uint32_t n = atomic_load_explicit(&count, memory_order_acquire);
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (lanes[i].device == device)
-			lanes[i].list_bytes = 0;
+		if (lanes[i].device != device)
+			continue;
+		lanes[i].list_bytes = 0;
+		lanes[i].count = lanes[i].evict = NULL;
 	}
 }
 

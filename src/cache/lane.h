@@ -8,6 +8,7 @@
  * eager work and other graphs. Launch path: no allocation, no driver call.
  */
 
+#include <pthread.h>
 #include <stdbool.h>
 #include "src/cache/cache.h"
 
@@ -20,6 +21,10 @@ struct hs_lane_site {
 	CUdeviceptr list; /* eager: where its remapped lists go */
 	size_t list_bytes;
 	CUdeviceptr tabled; /* the block table looked at in this step */
+	/* The layers that are owed a pass: the next launch takes both along. The
+	 * lock is held until it is enqueued. */
+	pthread_mutex_t lock;
+	struct hs_layer *count, *evict;
 };
 
 /* The lane of a site on a device, made on first sight; NULL when all are taken. */
@@ -28,7 +33,7 @@ struct hs_lane_site *hs_lane_find(const struct hs_site *site, CUdevice device, b
 /* The lanes of a capture, one after the other: start with NULL. */
 struct hs_lane_site *hs_lane_next(struct hs_lane_site *last, unsigned long long capture_id);
 
-/* Lists that eager lanes of the device had are gone. */
+/* Lists that eager lanes of the device had are gone, and what they owed. */
 void hs_lane_forget(CUdevice device);
 
 /* Whether launches may ever overlap: more than one lane was seen. */

@@ -11,6 +11,7 @@
 #include "src/cache/many.h"
 #include "src/cache/policy.h"
 #include "src/cache/remap.h"
+#include "src/cache/resolve.h"
 
 #define BUCKETS 2048	 /* a power of two, above HS_LAYERS */
 #define ROWS_LEAST 2048u /* one request's top-k */
@@ -127,13 +128,15 @@ static size_t lay_out(struct hs_entry *entry, CUdeviceptr start)
 {
 	size_t map = ALIGN(entry->slots * sizeof(int32_t));
 	size_t word = ALIGN(entry->rows * sizeof(uint32_t));
+	size_t bits = ALIGN((entry->slots + 31) / 32 * sizeof(uint32_t));
 
 	entry->map = (int32_t *)(uintptr_t)start;
 	entry->owner = (int32_t *)(uintptr_t)(start + map);
 	entry->stamp = (uint32_t *)(uintptr_t)(start + map + word);
 	entry->born = (uint32_t *)(uintptr_t)(start + map + 2 * word);
-	entry->ring = (uint64_t *)(uintptr_t)(start + map + 3 * word);
-	return map + 3 * word + (entry->mask + 1) * sizeof(uint64_t);
+	entry->bits = (uint32_t *)(uintptr_t)(start + map + 3 * word);
+	entry->ring = (uint32_t *)(uintptr_t)(start + map + 3 * word + bits);
+	return map + 3 * word + bits + (entry->mask + 1) * sizeof(uint32_t);
 }
 
 static int write_entry(struct hs_layer *layer, struct hs_device *device, struct hs_entry *entry)
@@ -273,8 +276,13 @@ static void settle_device(struct hs_device *device)
 {
 	uint32_t n = atomic_load(&count), starting = 0;
 
+	/* Nothing is in flight. What eager lanes have left to do is done first. */
 	hs_driver.cuMemsetD8_v2(
-		hs_device_lane(device, 0), 0, sizeof(((struct hs_table *)0)->lanes));
+		hs_device_word(device, 0), 0, sizeof(((struct hs_table *)0)->words));
+	hs_resolve_settle(device);
+	hs_driver.cuStreamSynchronize(NULL);
+	hs_driver.cuMemsetD8_v2(device->table + offsetof(struct hs_table, lanes), 0,
+		sizeof(((struct hs_table *)0)->lanes));
 	for (uint32_t i = 0; i < n; i++) {
 		struct hs_layer *layer = &layers[i];
 

@@ -4,7 +4,7 @@
 
 /*
  * The policies as the kernels know them. A new one is a row here, a choice in
- * options.def, and what its order means in kernels/evict.h.
+ * options.def, and what its order means in kernels/keep.h.
  */
 
 #include "kernels/abi.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include "src/cache/resolve.h"
+
 #include <errno.h>
 #include "src/cache/arrive.h"
 #include "src/cache/device.h"
@@ -8,7 +10,13 @@
 #include "src/cache/many.h"
 #include "src/cache/remap.h"
 
-#define SPAN_LEAST 8u
+#ifndef SPAN_LEAST
+#define SPAN_LEAST 4u
+#endif
+#define PASS_ROWS (16 * HS_THREADS) /* of a layer, that a block of a pass looks at */
+#define PASS_BLOCKS 64u
+#define PASS_UNKNOWN 65536u /* rows of a layer that is not on when it is captured */
+#define LONG_LISTS 512u	    /* more list rows than a decode step has */
 
 /* Elements from the first of the list to the end of its last row. */
 static int list_span(const struct hs_list *list, uint64_t *span)
@@ -46,6 +54,85 @@ static unsigned shape(struct hs_resolve_args *args, unsigned processors)
 	return blocks < 2 * processors ? (unsigned)blocks : 2 * processors;
 }
 
+static uint32_t pass_blocks(const struct hs_layer *layer)
+{
+	const uint32_t rows =
+		atomic_load_explicit(&layer->on, memory_order_acquire) ? layer->rows : PASS_UNKNOWN;
+	const uint32_t blocks = (rows + PASS_ROWS - 1) / PASS_ROWS;
+
+	return blocks < PASS_BLOCKS ? blocks : PASS_BLOCKS;
+}
+
+static struct hs_keep passes(const struct hs_layer *count, const struct hs_layer *evict)
+{
+	struct hs_keep keep = {0};
+
+	if (count) {
+		keep.count = count->id + 1;
+		keep.count_blocks = pass_blocks(count);
+	}
+	if (evict) {
+		keep.evict = evict->id + 1;
+		keep.evict_blocks = pass_blocks(evict);
+	}
+	return keep;
+}
+
+static void pass(struct hs_device *device, const struct hs_lane_site *lane,
+	struct hs_keep_args args, const struct hs_site *site)
+{
+	const unsigned blocks = args.keep.count_blocks + args.keep.evict_blocks;
+
+	args.table = (struct hs_table *)(uintptr_t)device->table;
+	args.lane = lane->id;
+	hs_device_launch(device, HS_DEVICE_KEEP, blocks ? blocks : 1, 0, &args, sizeof(args), site);
+}
+
+/* The launch that takes along what is owed has been enqueued. */
+static void took(struct hs_lane_site *lane)
+{
+	lane->evict = lane->count;
+	lane->count = NULL;
+}
+
+/* Does what is owed to the layer (NULL: to any) by itself. */
+static void pay(struct hs_device *device, struct hs_lane_site *lane, const struct hs_layer *layer,
+	const struct hs_site *site)
+{
+	while (layer ? lane->count == layer || lane->evict == layer : lane->count || lane->evict) {
+		pass(device, lane, (struct hs_keep_args){.keep = passes(lane->count, lane->evict)},
+			site);
+		took(lane);
+	}
+}
+
+static int enqueue(struct hs_device *device, struct hs_layer *layer, struct hs_lane_site *lane,
+	struct hs_resolve_args *args, const struct hs_site *site)
+{
+	const uint64_t lists = (uint64_t)args->outer * args->inner, entries = lists * args->k;
+	uint32_t least = entries < layer->rows / 2 ? (uint32_t)entries : layer->rows / 2;
+	int error;
+
+	pthread_mutex_lock(&lane->lock);
+	pay(device, lane, layer, site);
+	/* A long list comes without notice: room for it is made now. */
+	if (lists > LONG_LISTS && least) {
+		pass(device, lane,
+			(struct hs_keep_args){.keep = passes(layer, NULL), .least = least}, site);
+		pass(device, lane, (struct hs_keep_args){.keep = passes(NULL, layer)}, site);
+	}
+	args->keep = passes(lane->count, lane->evict);
+	error = hs_device_launch(device, HS_DEVICE_RESOLVE,
+		args->blocks + args->keep.count_blocks + args->keep.evict_blocks, 0, args,
+		sizeof(*args), site);
+	if (!error) {
+		took(lane);
+		lane->count = layer;
+	}
+	pthread_mutex_unlock(&lane->lock);
+	return error;
+}
+
 int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list, const struct hs_site *site,
 	CUdeviceptr *remapped)
 {
@@ -61,7 +148,6 @@ int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list, const s
 		.k = list->k,
 	};
 	struct hs_lane_site *lane;
-	unsigned blocks;
 	CUdeviceptr out;
 	uint64_t span;
 	int error;
@@ -94,22 +180,24 @@ int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list, const s
 			*remapped = out;
 		return error;
 	}
-	blocks = shape(&args, device->processors);
+	args.blocks = shape(&args, device->processors);
 	if ((uint64_t)list->outer * list->inner * args.tiles > UINT32_MAX / 2)
 		return -EINVAL;
-	error = hs_device_launch(device, HS_DEVICE_RESOLVE, blocks, 0, &args, sizeof(args), site);
+	error = enqueue(device, layer, lane, &args, site);
 	if (!error)
 		*remapped = out;
 	return error;
 }
 
-static void release(
-	struct hs_device *device, const struct hs_lane_site *lane, const struct hs_site *site)
+/* The lane's last launch has been read; what it owes is taken along. */
+static void release(struct hs_device *device, struct hs_lane_site *lane, const struct hs_site *site)
 {
-	struct hs_release_args args = {
-		.lane = (struct hs_lane *)(uintptr_t)hs_device_lane(device, lane->id)};
-
-	hs_device_launch(device, HS_DEVICE_RELEASE, 1, 1, &args, sizeof(args), site);
+	pthread_mutex_lock(&lane->lock);
+	pass(device, lane,
+		(struct hs_keep_args){.keep = passes(lane->count, lane->evict), .release = true},
+		site);
+	took(lane);
+	pthread_mutex_unlock(&lane->lock);
 }
 
 void hs_cache_attended(struct hs_layer *layer, const struct hs_site *site)
@@ -134,10 +222,32 @@ void hs_cache_capture_end(const struct hs_site *site)
 
 	if (!site->capture_id)
 		return;
+	/* First all of them: one that is at a layer keeps the others' passes off. */
 	while ((lane = hs_lane_next(lane, site->capture_id))) {
 		device = hs_device_get(lane->device);
 		if (device)
 			release(device, lane, site);
+	}
+	while ((lane = hs_lane_next(lane, site->capture_id))) {
+		device = hs_device_get(lane->device);
+		pthread_mutex_lock(&lane->lock);
+		if (device)
+			pay(device, lane, NULL, site);
+		pthread_mutex_unlock(&lane->lock);
+	}
+}
+
+void hs_resolve_settle(struct hs_device *device)
+{
+	const struct hs_site site = {0};
+	struct hs_lane_site *lane = NULL;
+
+	while ((lane = hs_lane_next(lane, 0))) {
+		if (lane->device != device->id)
+			continue;
+		pthread_mutex_lock(&lane->lock);
+		pay(device, lane, NULL, &site);
+		pthread_mutex_unlock(&lane->lock);
 	}
 }
 

@@ -14,7 +14,7 @@ static const struct {
 	{"hs_many_remap", HS_TRACE_SWAP_IN}, /* tells the launch */
 	{"hs_invalidate", HS_TRACE_INVALIDATE},
 	{"hs_drop", HS_TRACE_DROP},
-	{"hs_release", HS_TRACE_RELEASE},
+	{"hs_keep", HS_TRACE_RELEASE},
 	{"hs_poison", HS_TRACE_VERIFY},
 	{"hs_hash_rows", HS_TRACE_VERIFY},
 	{"hs_compare_hashes", HS_TRACE_VERIFY},

@@ -13,6 +13,7 @@
 #include "src/base/log.h"
 #include "src/cache/device.h"
 #include "src/cache/layer.h"
+#include "src/cache/resolve.h"
 
 #define OPS 4096
 #define SPACE ((size_t)16 << 20)
@@ -422,10 +423,30 @@ void rig_run(void)
 	}
 }
 
+void rig_settle(void)
+{
+	rig_run();
+	hs_resolve_settle(hs_device_get(0));
+	rig_run();
+}
+
 struct hs_entry *rig_entry(void)
 {
 	return (struct hs_entry *)(uintptr_t)hs_device_entry(
 		hs_device_get(0), hs_layer_id(rig.layer));
+}
+
+struct hs_lane *rig_lane(uint32_t id)
+{
+	return &((struct hs_table *)rig_entry())->lanes[id]; /* layer 0 */
+}
+
+uint32_t rig_spare(void)
+{
+	const uint64_t free = rig_entry()->free;
+	const int32_t left = (int32_t)((uint32_t)free - (uint32_t)(free >> 32));
+
+	return left > 0 ? (uint32_t)left : 0;
 }
 
 int32_t rig_map(uint32_t slot)
@@ -435,32 +456,53 @@ int32_t rig_map(uint32_t slot)
 
 void rig_counts(struct hs_cache_counts *counts)
 {
+	rig_settle();
 	hs_cache_read(rig.layer, counts);
+	/* The host sees these one launch later. */
+	assert_true(counts->evictions <= rig_entry()->totals[HS_COUNT_EVICTIONS]);
+	counts->evictions = rig_entry()->totals[HS_COUNT_EVICTIONS];
+}
+
+static unsigned lane_faults(const struct hs_lane *lane)
+{
+	unsigned faults = lane->counted != 0 || lane->told || lane->arrived;
+
+	for (uint32_t i = 0; i < HS_AGES; i++)
+		faults += lane->bins[i] != 0;
+	return faults;
 }
 
 unsigned rig_faults(void)
 {
 	const struct hs_entry *entry = rig_entry();
-	uint32_t head = (uint32_t)(entry->free >> 32), tail = (uint32_t)entry->free;
 	unsigned char *state = calloc(entry->rows, 1);
 	unsigned faults = 0;
+	uint32_t tail;
 
-	for (; (int32_t)(tail - head) > 0; head++)
-		faults += (uint32_t)entry->ring[head & entry->mask] >= entry->rows;
-	faults += entry->evicting != 0;
+	rig_settle();
+	tail = (uint32_t)entry->free;
+	for (uint32_t at = tail - rig_spare(); at != tail; at++) {
+		uint32_t h = entry->ring[at & entry->mask];
+
+		faults += h >= entry->rows || state[h]++ || entry->owner[h] != HS_NONE ||
+			  entry->stamp[h] != HS_STAMP_SPARE;
+	}
+	faults += entry->reserved != tail || entry->written != tail;
 	for (uint32_t slot = 0; slot < entry->slots; slot++) {
 		int32_t h = entry->map[slot];
 
+		faults += entry->bits[slot / 32] >> slot % 32 & 1;
 		if (h == HS_NONE)
 			continue;
 		faults += h < 0 || (uint32_t)h >= entry->rows || state[h]++ ||
-			  entry->owner[h] != (int32_t)slot;
+			  entry->owner[h] != (int32_t)slot || entry->stamp[h] == HS_STAMP_SPARE;
 	}
-	/* What is not found must be an orphan, or was never used. */
+	/* What is not found must be an orphan. */
 	for (uint32_t h = 0; h < entry->rows; h++)
-		faults += !state[h] && entry->owner[h] > HS_NONE;
+		faults += !state[h] &&
+			  (entry->owner[h] >= HS_NONE || entry->stamp[h] == HS_STAMP_SPARE);
 	for (uint32_t n = 0; n < HS_LANES; n++)
-		faults += ((const struct hs_table *)entry)->lanes[n].left != 0; /* layer 0 */
+		faults += lane_faults(rig_lane(n));
 	free(state);
 	return faults;
 }

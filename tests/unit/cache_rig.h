@@ -68,13 +68,20 @@ void rig_replay(int graph, int stream);
 /* Runs all streams to their ends. */
 void rig_run(void);
 
-/* The layer as the device has it. */
+/* Does what the launches so far leave to the next ones, and runs all streams. */
+void rig_settle(void);
+
+/* The layer as the device has it, and a lane. */
 struct hs_entry *rig_entry(void);
+struct hs_lane *rig_lane(uint32_t id);
+/* Hot rows that hold nothing. */
+uint32_t rig_spare(void);
 int32_t rig_map(uint32_t slot);
 void rig_counts(struct hs_cache_counts *counts);
 
-/* Counts what must never be, with nothing in flight: two rows of one slot, a map
- * word without its row, a ring that names no rows, a scan left open. */
+/* Counts what must never be, once settled: two rows of one slot, a map word
+ * without its row, a row that is spare twice or not at all, a pass or a walk left
+ * open. */
 unsigned rig_faults(void);
 
 /* Each case in a process of its own, or the one named. */
