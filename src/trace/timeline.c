@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "src/trace/clock.h"
 #include "src/trace/step.h"
 
 #define KERNELS_MOST ((size_t)1 << 20)
@@ -11,10 +12,6 @@
 #define DEVICES 16u
 #define HELD 8u	    /* writers and the like that wait for their layer */
 #define KINDS 1024u /* names whose kind is known; a power of two */
-/* ns that the two clocks may part between launches: so many, and a share of what
- * passes (200 us a second). */
-#define DRIFT 10000
-#define DRIFT_SHARE 5000
 
 struct launch {
 	uint64_t stamp;
@@ -27,10 +24,7 @@ struct device {
 	uint32_t head, tail;
 	bool told; /* a launch was */
 	uint32_t number;
-	/* CUPTI's clock less the device's is between them. */
-	bool met;
-	uint64_t met_at; /* by the device's clock, the last time */
-	int64_t low, high;
+	struct hs_clock clock;
 	struct hs_step steps;
 	struct hs_trace_step sum;
 	uint64_t totals[HS_LAYERS][HS_COUNTS];
@@ -158,7 +152,7 @@ static void tell_launch(
 {
 	struct hs_trace_event event = {.kind = HS_TRACE_SWAP_IN,
 		.device = device->sum.device,
-		.end = launch->stamp + (uint64_t)((device->low + device->high) / 2)};
+		.end = launch->stamp + (uint64_t)((device->clock.low + device->clock.high) / 2)};
 
 	fill(&event, launch);
 	sum(timeline, device, &event, launch->lane);
@@ -278,55 +272,59 @@ static void hold(struct hs_timeline *timeline, struct stream *stream, struct hs_
 	stream->held[stream->count++] = *event;
 }
 
-/* How far the two clocks may have parted since the last launch was met. */
-static int64_t drift_of(const struct device *device, const struct launch *launch)
+/* The resolve kernel after this one on its device, as far as they were told. */
+static const struct hs_cupti_kernel *next_of(
+	struct hs_timeline *timeline, const struct hs_cupti_kernel *kernel)
 {
-	const uint64_t passed = launch->stamp > device->met_at ? launch->stamp - device->met_at : 0;
+	const struct hs_cupti_kernel *end = timeline->kernels + timeline->count;
 
-	return DRIFT + (int64_t)(passed / DRIFT_SHARE);
+	for (const struct hs_cupti_kernel *next = kernel + 1; next < end; next++)
+		if (next->device == kernel->device &&
+			kind_of(timeline, next->name) == HS_TRACE_SWAP_IN)
+			return next;
+	return NULL;
 }
 
-/* Narrows down how far CUPTI's clock is ahead, and follows it. */
-static void follow(struct device *device, int64_t low, int64_t high, uint64_t stamp)
+static int64_t jump_of(
+	struct device *device, const struct launch *launch, const struct hs_cupti_kernel *kernel)
 {
-	if (low > device->high || high < device->low) {
-		device->low = device->high = low > device->high ? low : high;
-	} else {
-		device->low = low > device->low ? low : device->low;
-		device->high = high < device->high ? high : device->high;
-	}
-	device->met_at = stamp;
+	return hs_clock_jump(&device->clock,
+		hs_clock_between(&device->clock, launch->stamp, kernel->start, kernel->end));
 }
 
-/* The told launch that is this kernel, or NULL when its record was lost. A
- * launch tells its time while its kernel runs. */
+/*
+ * The told launch that is this kernel, or NULL when its record was lost. Where the
+ * clocks do not agree, they were set anew as long as neither the launch after this
+ * one nor the kernel after this one fits better.
+ */
 static const struct launch *match(
 	struct hs_timeline *timeline, struct device *device, const struct hs_cupti_kernel *kernel)
 {
-	const struct launch *launch;
-	int64_t low, high, drift;
+	const struct hs_cupti_kernel *next = NULL;
+	const struct launch *launch, *after;
+	int64_t jump;
 
 	if (kernel->end < timeline->since)
 		return NULL;
 	for (; device->head != device->tail; device->head++) {
 		launch = &device->queue[device->head % LAUNCHES_MOST];
-		low = (int64_t)(kernel->start - launch->stamp);
-		high = (int64_t)(kernel->end - launch->stamp);
-		if (!device->met) {
-			device->met = true;
-			device->low = low;
-			device->high = high;
-			device->met_at = launch->stamp;
+		after = &device->queue[(device->head + 1) % LAUNCHES_MOST];
+		jump = jump_of(device, launch, kernel);
+		if (!hs_clock_may(&device->clock, launch->stamp, jump)) {
+			if (jump < 0)
+				next = next_of(timeline, kernel);
+			if (jump < 0 && (!next || llabs(jump_of(device, launch, next)) < -jump))
+				return NULL;
+			if (jump > 0 && (device->tail - device->head == 1 ||
+						llabs(jump_of(device, after, kernel)) < jump)) {
+				/* The kernel of this one was lost. */
+				tell_launch(timeline, device, launch);
+				continue;
+			}
 		}
-		drift = drift_of(device, launch);
-		if (high < device->low - drift)
-			return NULL;
-		if (low > device->high + drift) {
-			/* The kernel of this one was lost. */
-			tell_launch(timeline, device, launch);
-			continue;
-		}
-		follow(device, low, high, launch->stamp);
+		hs_clock_follow(&device->clock, launch->stamp,
+			hs_clock_between(
+				&device->clock, launch->stamp, kernel->start, kernel->end));
 		device->head++;
 		return launch;
 	}

@@ -265,6 +265,41 @@ static void test_drift(void **state)
 	}
 }
 
+/* CUPTI's clock is set anew: by less than what is between two launches, either
+ * way, also just before a kernel or a launch is missing. */
+static void test_jump(void **state)
+{
+	const char *text;
+
+	(void)state;
+	for (int way = -1; way <= 1; way += 2) {
+		begin(".jsonl", true);
+		for (uint32_t i = 0; i < 40; i++) {
+			uint64_t t = 9000000000ull + i * 100000;
+			uint64_t jump = (uint64_t)(way * (i < 10 ? 0 : i < 25 ? 40000 : 75000));
+
+			if (i != 15)
+				kernel(resolve, t + jump, t + jump + 3000, 0);
+			launch(0, 1, t + 1500, i);
+		}
+		hand_over();
+		text = end();
+		for (uint32_t i = 0; i < 40; i++) {
+			uint64_t t = 9000000000ull + i * 100000;
+			uint64_t jump = (uint64_t)(way * (i < 10 ? 0 : i < 25 ? 40000 : 75000));
+			char line[160];
+
+			snprintf(line, sizeof(line),
+				"\"end\":%llu,\"layer\":0,\"step\":%u,\"hits\":%u,",
+				(unsigned long long)(t + jump + 3000), i + 1, 100 - i);
+			if (i != 15)
+				assert_line(text, line);
+		}
+		assert_line(text, "\"lost_kernels\":0,\"lost_launches\":0,\"unmatched\":0}");
+		assert_int_equal(find(text, "hs_resolve"), 39);
+	}
+}
+
 /* Another profiler took the kernels: launches are told by themselves. */
 static void test_untimed(void **state)
 {
@@ -373,6 +408,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_staged),
 		cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_drift),
+		cmocka_unit_test(test_jump),
 		cmocka_unit_test(test_untimed),
 		cmocka_unit_test(test_since),
 		cmocka_unit_test(test_order),
