@@ -18,6 +18,7 @@
 #define KERNELS_MOST ((size_t)1 << 20) /* not yet taken */
 #define NAMES 8192u		       /* a power of two */
 #define PATIENCE_S 2		       /* for a flush that runs, at the end */
+#define SILENT_MOST 10		       /* flushes that bring nothing although kernels ran */
 
 /* CUPTI's activity records only grow at their end: this one is a beginning of
  * what every 12.x and 13.x delivers. */
@@ -44,8 +45,9 @@ static atomic_bool on;
 static int64_t ahead;
 static uint8_t *_Atomic buffers[BUFFERS];
 static _Atomic uint64_t delivered; /* buffers */
-/* Around calls that flush or end a trace. */
+/* Around calls that flush or end a trace, and this. */
 static pthread_mutex_t calls = PTHREAD_MUTEX_INITIALIZER;
+static unsigned silent; /* flushes */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around what follows */
 static struct hs_cupti_kernel *kernels;
@@ -253,6 +255,7 @@ int hs_cupti_start(char why[160])
 	}
 	read_clock();
 	lost = 0;
+	silent = 0;
 	atomic_store(&on, true);
 	result = cupti.cuptiActivityRegisterCallbacks(on_request, on_complete);
 	if (result == CUPTI_SUCCESS)
@@ -265,9 +268,25 @@ int hs_cupti_start(char why[160])
 	return 0;
 }
 
+/* Whether records go to somebody else. Who subscribes says so. A profiler that
+ * does not has registered for our buffers all the same; but none come either from
+ * a thread that always has a kernel in flight, until its buffer is full. So the
+ * buffers are asked for with what is not complete in them. */
+static bool overtaken(void)
+{
+	const uint64_t before = atomic_load(&delivered);
+
+	if (look_for_others() == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED)
+		return true;
+	if (++silent < SILENT_MOST)
+		return false;
+	silent = 0;
+	cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+	return atomic_load(&delivered) == before;
+}
+
 /* By itself CUPTI hands a buffer over when it is full, and a thread that seldom
- * launches fills its own for minutes. Where kernels ran and none were told,
- * somebody else may have registered. */
+ * launches fills its own for minutes. */
 int hs_cupti_flush(bool expected)
 {
 	static uint64_t before;
@@ -277,8 +296,9 @@ int hs_cupti_flush(bool expected)
 		return 0;
 	if (atomic_load(&on)) {
 		cupti.cuptiActivityFlushAll(0);
-		if (expected && atomic_load(&delivered) == before &&
-			look_for_others() == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
+		if (atomic_load(&delivered) != before) {
+			silent = 0;
+		} else if (expected && overtaken()) {
 			atomic_store(&on, false);
 			error = -EBUSY;
 		}

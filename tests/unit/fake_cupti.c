@@ -95,6 +95,8 @@ EXPORT CUptiResult CUPTIAPI cuptiActivityFlushAll(uint32_t flag)
 	fake.forced = flag;
 	if (fake.late)
 		fake_deliver(500, fake.late, "late");
+	if (fake.stuck && flag == CUPTI_ACTIVITY_FLAG_FLUSH_FORCED)
+		fake_deliver(0, 1, "stuck");
 	fake.late = 0;
 	return CUPTI_SUCCESS;
 }

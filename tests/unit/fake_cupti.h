@@ -7,11 +7,12 @@
 #include <stddef.h>
 
 struct fake_cupti {
-	int held;	/* there is a subscriber */
-	int enabled;	/* kinds of records */
-	int refuse;	/* enabling fails */
-	unsigned late;	/* kernels that the next flush brings */
-	size_t dropped; /* records, told with the next buffer */
+	int held;		  /* there is a subscriber */
+	int enabled;		  /* kinds of records */
+	int refuse;		  /* enabling fails */
+	unsigned late;		  /* kernels that the next flush brings */
+	int stuck;		  /* only a forced flush brings the buffer */
+	size_t dropped;		  /* records, told with the next buffer */
 	unsigned flushes, forced; /* calls, the flag of the last one */
 };
 

@@ -186,6 +186,29 @@ static void test_taken_over(void **state)
 	fake->held = 0;
 }
 
+/* The other one does not subscribe: nothing is delivered to us any more. */
+static void test_overtaken(void **state)
+{
+	char why[160];
+
+	(void)state;
+	assert_int_equal(hs_cupti_start(why), 0);
+	for (int i = 0; i < 30; i++) {
+		/* A buffer that is never complete is asked for in the end. */
+		fake->stuck = 1;
+		assert_int_equal(hs_cupti_flush(true), 0);
+	}
+	fake->stuck = 0;
+	for (int i = 0; i < 9; i++) {
+		assert_int_equal(hs_cupti_flush(true), 0);
+		assert_int_equal(hs_cupti_flush(false), 0);
+	}
+	for (int i = 0; i < 9 && hs_cupti_on(); i++)
+		hs_cupti_flush(true);
+	assert_false(hs_cupti_on());
+	fake->enabled = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -198,6 +221,7 @@ int main(void)
 		cmocka_unit_test(test_again),
 		cmocka_unit_test(test_taken),
 		cmocka_unit_test(test_taken_over),
+		cmocka_unit_test(test_overtaken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
