@@ -146,6 +146,8 @@ static void put_back(struct hs_holding *h)
 {
 	CUresult result = suit(h, h->ranges[0].backing.kind);
 
+	if (result == CUDA_SUCCESS && !h->head.at)
+		result = hs_backing_map(&h->head, h->window.start);
 	for (unsigned i = 0; i < h->count && result == CUDA_SUCCESS; i++) {
 		struct hs_range *range = &h->ranges[i];
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <pthread.h>
+#include <time.h>
 #include "src/base/log.h"
 #include "src/base/options.h"
 #include "src/cache/cache.h"
@@ -23,7 +24,18 @@ static struct {
 	pthread_t thread;
 } refused;
 
-static _Atomic bool waiting; /* a window on the host wants to move back */
+static _Atomic bool waiting;		/* a window on the host wants to move back */
+static _Atomic bool away;		/* KV is on the host that could live on the device */
+static _Atomic int64_t calm, next_look; /* when it may come back; when that is looked at */
+int64_t hs_place_calm_ns = 10000000000ll;
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
 
 void hs_place_learn(struct hs_holding *holding)
 {
@@ -81,12 +93,15 @@ static bool move_out(struct hs_holding *holding, size_t bytes)
 		result = hs_move(holding, HS_PLACE_HOST);
 	if (result == CUDA_SUCCESS && moved) {
 		hs_debug("window %u: %.2f GiB moved to the host", holding->window.id, moved / GIB);
+		atomic_store(&calm, now_ns() + hs_place_calm_ns);
+		atomic_store(&away, hs_options()->place == HS_OPTION_AUTO);
 		return true;
 	}
-	holding->stuck = true;
+	holding->unable = true;
+	holding->stuck = result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
 	if (result == CUDA_ERROR_OUT_OF_MEMORY)
 		hs_place_host_failed(hs_range_movable(holding), result);
-	else if (result != CUDA_SUCCESS)
+	else if (holding->stuck)
 		hs_warn("window %u stays on the device: moving it failed (CUDA error %d)",
 			holding->window.id, result);
 	return false;
@@ -100,7 +115,8 @@ static bool zeros(struct hs_holding *h)
 /* 2: KV, 1: only a fill seen, 0: stays. */
 static int evictable(struct hs_holding *h)
 {
-	const size_t movable = h->live && !h->stuck ? hs_range_movable(h) : 0;
+	const bool may = h->live && !h->stuck && !h->unable;
+	const size_t movable = may ? hs_range_movable(h) : 0;
 
 	if (!movable || !hs_budget_pool(h->ranges ? HS_GRANULE : movable))
 		return 0;
@@ -144,6 +160,14 @@ static struct hs_holding *victim(CUdevice device, int least, size_t incoming)
 	return best;
 }
 
+/* What could not move a while ago may now: the pool has an end that comes and goes. */
+static bool try_again(void)
+{
+	for (struct hs_holding *h = hs_holding_next(NULL); h; h = hs_holding_next(h))
+		h->unable = false;
+	return true;
+}
+
 bool hs_place_evict(size_t bytes)
 {
 	struct hs_holding *h;
@@ -151,7 +175,7 @@ bool hs_place_evict(size_t bytes)
 	bool moved = false;
 
 	if (!hs_budget_active() || hs_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-		!victim(device, 1, bytes) || !hs_world_stop(true))
+		!try_again() || !victim(device, 1, bytes) || !hs_world_stop(true))
 		return false;
 	do {
 		h = victim(device, 1, bytes);
@@ -219,10 +243,46 @@ void hs_place_reap(struct hs_holding *h)
 		hs_driver.cuCtxPopCurrent_v2(&popped);
 }
 
+/* Room for so much, and for what else may come. */
+static bool ample(size_t bytes)
+{
+	size_t total = 0;
+	CUdevice device;
+
+	if (hs_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+		hs_driver.cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS)
+		return false;
+	total = total < hs_options()->gpu_bytes ? total : hs_options()->gpu_bytes;
+	return hs_budget_room(bytes + total / 8);
+}
+
 void hs_place_freed(void)
 {
-	if (atomic_load_explicit(&waiting, memory_order_relaxed))
+	int64_t now;
+
+	if (atomic_load_explicit(&waiting, memory_order_relaxed)) {
 		hs_memory_mark();
+	} else if (atomic_load_explicit(&away, memory_order_relaxed)) {
+		now = now_ns();
+		if (now < atomic_load(&calm) || now < atomic_load(&next_look))
+			return;
+		atomic_store(&next_look, now + hs_place_calm_ns / 10);
+		if (ample(hs_options()->window_bytes))
+			hs_memory_mark();
+	}
+}
+
+/* KV makes way for what must not be on the host. */
+static bool make_room(size_t bytes)
+{
+	struct hs_holding *h;
+	CUdevice device;
+
+	if (hs_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+		return false;
+	while (!hs_budget_room(bytes) && (h = victim(device, 2, 0)))
+		move_out(h, bytes);
+	return hs_budget_room(bytes);
 }
 
 static bool move_back(struct hs_holding *h)
@@ -232,12 +292,46 @@ static bool move_back(struct hs_holding *h)
 
 	if (hs_driver.cuCtxPushCurrent_v2(h->context) != CUDA_SUCCESS)
 		return false;
-	fits = hs_budget_room(h->rest.bytes);
+	fits = make_room(h->rest.bytes);
 	hs_driver.cuCtxPopCurrent_v2(&popped);
 	if (!fits || hs_move(h, HS_PLACE_DEVICE) != CUDA_SUCCESS)
 		return false;
 	hs_debug("window %u: %.2f GiB moved to the device", h->window.id, h->rest.bytes / GIB);
 	return true;
+}
+
+/* KV on the host, of which nothing needs to be there. */
+static void come_home(struct hs_holding *h)
+{
+	const size_t host = h->ranges ? atomic_load(&h->window.host) : h->rest.bytes;
+	CUcontext popped;
+	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (hs_driver.cuCtxPushCurrent_v2(h->context) != CUDA_SUCCESS)
+		return;
+	if (ample(host))
+		result = h->ranges ? hs_range_home(h, true) : hs_move(h, HS_PLACE_DEVICE);
+	hs_driver.cuCtxPopCurrent_v2(&popped);
+	if (result == CUDA_SUCCESS)
+		hs_debug("window %u: %.2f GiB moved back to the device", h->window.id, host / GIB);
+}
+
+static void come_back(void)
+{
+	const bool due = now_ns() >= atomic_load(&calm);
+	bool some = false;
+
+	if (hs_options()->place != HS_OPTION_AUTO)
+		return;
+	for (struct hs_holding *h = hs_holding_next(NULL); h; h = hs_holding_next(h)) {
+		if (h->doomed || atomic_load(&h->window.use) != HS_USE_KV ||
+			atomic_load(&h->window.place) != HS_PLACE_HOST)
+			continue;
+		if (due)
+			come_home(h);
+		some |= atomic_load(&h->window.place) == HS_PLACE_HOST;
+	}
+	atomic_store(&away, some);
 }
 
 /* What does not belong on the host of a window in parts; for its sake others of
@@ -255,7 +349,7 @@ static bool part_back(struct hs_holding *h)
 		return move_back(h);
 	if (!hs_budget_room(strays))
 		hs_range_out(h, strays, &moved);
-	return hs_range_home(h) == CUDA_SUCCESS;
+	return hs_range_home(h, false) == CUDA_SUCCESS;
 }
 
 void hs_place_balance(void)
@@ -264,6 +358,7 @@ void hs_place_balance(void)
 	CUdevice device;
 	bool left = false;
 
+	try_again();
 	for (h = hs_holding_next(NULL); h; h = hs_holding_next(h)) {
 		if (h->doomed)
 			hs_place_reap(h);
@@ -281,4 +376,6 @@ void hs_place_balance(void)
 						  !move_back(h)))
 			left = true;
 	atomic_store(&waiting, left);
+	if (!left)
+		come_back();
 }

@@ -10,10 +10,13 @@
  * and then windows that saw nothing but a fill move out. What then finds no
  * room goes to the host if its size is known to be KV; otherwise it is refused
  * once, as the driver would, so that the engine's allocator frees what it
- * hoards, and its immediate retry goes to the host.
+ * hoards, and its immediate retry goes to the host. What is not KV comes back as
+ * soon as there is room, and KV makes way for it; KV comes back when there is more
+ * room than it needs and nothing had to move out for a while.
  * host: KV moves to the host as soon as it is seen. device: nothing moves.
  */
 
+#include <stdint.h>
 #include "src/memory/window.h"
 
 /* Where a new window goes; OUT_OF_MEMORY: refuse it. May move others. */
@@ -31,6 +34,9 @@ void hs_place_learn(struct hs_holding *holding);
 
 /* Destroys a window that is in no table. The world is stopped. */
 void hs_place_reap(struct hs_holding *holding);
+
+/* So long after a window had to move out none moves back for want of nothing. */
+extern int64_t hs_place_calm_ns;
 
 /* Device memory came free: windows that wait for room may move back. */
 void hs_place_freed(void);

@@ -254,45 +254,24 @@ size_t hs_range_strays(struct hs_holding *h)
 	return sum(h, HS_PLACE_HOST, false);
 }
 
-/* Where the bytes of a range are while its address changes hands: device memory
- * at a second address, those of host memory in a buffer. */
-struct source {
-	CUdeviceptr staging;
-	void *buffer;
-};
-
-static CUresult put_aside(struct source *source, struct hs_range *old)
+/* The bytes of a range are at a second address while its own changes hands: all
+ * that ranges are made of can be mapped anywhere. */
+static CUresult put_aside(CUdeviceptr *staging, struct hs_range *old)
 {
-	const size_t bytes = old->backing.bytes;
-	CUresult result;
+	CUresult result = hs_arena_reserve(staging, old->backing.bytes, HS_ARENA_AREAS);
 
-	*source = (struct source){0, NULL};
-	if (old->backing.kind->place == HS_PLACE_DEVICE) {
-		result = hs_arena_reserve(&source->staging, bytes, HS_ARENA_AREAS);
-		if (result != CUDA_SUCCESS)
-			return result;
+	if (result == CUDA_SUCCESS)
 		result = hs_backing_unmap(&old->backing);
-		return result == CUDA_SUCCESS ? hs_backing_map(&old->backing, source->staging)
-					      : result;
-	}
-	source->buffer = malloc(bytes);
-	if (!source->buffer)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	result = hs_driver.cuMemcpyDtoH_v2(source->buffer, old->at, bytes);
-	return result == CUDA_SUCCESS ? hs_backing_unmap(&old->backing) : result;
+	return result == CUDA_SUCCESS ? hs_backing_map(&old->backing, *staging) : result;
 }
 
-static CUresult fill_in(
-	const struct source *source, const struct hs_range *old, struct hs_range *fresh)
+static CUresult fill_in(CUdeviceptr staging, const struct hs_range *old, struct hs_range *fresh)
 {
-	const size_t at = fresh->at - old->at, bytes = fresh->backing.bytes;
-	CUresult result = hs_backing_map(&fresh->backing, fresh->at);
+	const CUresult result = hs_backing_map(&fresh->backing, fresh->at);
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (source->buffer)
-		return hs_driver.cuMemcpyHtoD_v2(fresh->at, (char *)source->buffer + at, bytes);
-	return hs_own_copy(fresh->at, source->staging + at, bytes);
+	return hs_own_copy(fresh->at, staging + (fresh->at - old->at), fresh->backing.bytes);
 }
 
 static void put_back(struct hs_holding *h, struct hs_range *old)
@@ -314,11 +293,11 @@ static void put_back(struct hs_holding *h, struct hs_range *old)
 static CUresult exchange(
 	struct hs_holding *h, struct hs_range *old, struct hs_range *fresh, unsigned n)
 {
-	struct source source;
-	CUresult result = put_aside(&source, old);
+	CUdeviceptr staging = 0;
+	CUresult result = put_aside(&staging, old);
 
 	for (unsigned i = 0; i < n && result == CUDA_SUCCESS; i++)
-		result = fill_in(&source, old, &fresh[i]);
+		result = fill_in(staging, old, &fresh[i]);
 	if (result == CUDA_SUCCESS) {
 		hs_backing_destroy(&old->backing);
 	} else {
@@ -327,9 +306,8 @@ static CUresult exchange(
 				hs_backing_unmap(&fresh[i].backing);
 		put_back(h, old);
 	}
-	if (source.staging)
-		hs_arena_release(source.staging);
-	free(source.buffer);
+	if (staging)
+		hs_arena_release(staging);
 	return result;
 }
 
@@ -356,6 +334,10 @@ static CUresult rebuild(
 		fresh[created].at = at;
 		result = hs_backing_create(
 			&fresh[created].backing, may ? may_go : others, to - at, h->window.device);
+		/* Of the device's memory there may be more another time. */
+		if (result == CUDA_ERROR_OUT_OF_MEMORY &&
+			(may ? may_go : others) == HS_PLACE_DEVICE)
+			result = CUDA_ERROR_NOT_READY;
 		at = to;
 	}
 	if (result == CUDA_SUCCESS)
@@ -423,7 +405,7 @@ CUresult hs_range_out(struct hs_holding *h, size_t bytes, size_t *moved)
 	return result;
 }
 
-CUresult hs_range_home(struct hs_holding *h)
+CUresult hs_range_home(struct hs_holding *h, bool all)
 {
 	CUresult result = hs_driver.cuCtxPushCurrent_v2(h->context);
 	CUcontext popped;
@@ -438,13 +420,13 @@ CUresult hs_range_home(struct hs_holding *h)
 		struct hs_range *range = &h->ranges[i];
 
 		n = 1;
-		if (range->backing.kind->place != HS_PLACE_HOST || !has(range, false))
+		if (range->backing.kind->place != HS_PLACE_HOST || (!all && !has(range, false)))
 			continue;
 		if (!hs_budget_room(range->backing.bytes)) {
 			result = CUDA_ERROR_OUT_OF_MEMORY;
 			break;
 		}
-		result = rebuild(h, i, HS_PLACE_HOST, HS_PLACE_DEVICE, &n);
+		result = rebuild(h, i, all ? HS_PLACE_DEVICE : HS_PLACE_HOST, HS_PLACE_DEVICE, &n);
 	}
 	hs_driver.cuCtxPopCurrent_v2(&popped);
 	return result;

@@ -49,14 +49,15 @@ bool hs_range_layered(struct hs_holding *holding);
 size_t hs_range_movable(struct hs_holding *holding);
 
 /* Moves parts to the host from the highest address down, until `bytes` fit on
- * the device. OUT_OF_MEMORY: the host did not have them after all. On failure
+ * the device. OUT_OF_MEMORY: the host did not have them after all; NOT_READY: the
+ * device has no room to cut one. On failure
  * what could not move is where it was. */
 CUresult hs_range_out(struct hs_holding *holding, size_t bytes, size_t *moved);
 
-/* Bytes on the host that belong on the device, and moves them as far as there
- * is room. */
+/* Bytes on the host that belong on the device, and moves them, or all there are,
+ * as far as there is room. */
 size_t hs_range_strays(struct hs_holding *holding);
-CUresult hs_range_home(struct hs_holding *holding);
+CUresult hs_range_home(struct hs_holding *holding, bool all);
 
 /* The first address above ptr at which the window's memory may be another's. */
 CUdeviceptr hs_range_seam(struct hs_window *window, CUdeviceptr ptr);

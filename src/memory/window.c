@@ -59,7 +59,8 @@ struct hs_holding *hs_holding_take(void)
 		holding->head = holding->rest = (struct hs_backing){.kind = NULL};
 		holding->ranges = NULL;
 		holding->count = holding->layers = 0;
-		holding->apart = holding->live = holding->doomed = holding->stuck = false;
+		holding->apart = holding->live = holding->doomed = false;
+		holding->stuck = holding->unable = false;
 		atomic_store(&holding->window.use, HS_USE_UNKNOWN);
 		atomic_store(&holding->window.place, HS_PLACE_DEVICE);
 		atomic_store(&holding->window.host, 0);

@@ -38,6 +38,7 @@ struct hs_holding {
 	bool live;	 /* in the table */
 	bool doomed;	 /* freed by the engine, still backed */
 	bool stuck;	 /* a move failed for good */
+	bool unable;	 /* nothing of it could move out, at this moment */
 };
 
 /* Recursive: cache callbacks made under it may call back in. */
