@@ -11,6 +11,8 @@ FATBIN is examples/dsa_kernels.fatbin. The scenario says what happens beside it:
   after     torch.profiler runs in the second half
   capture   a global capture is open for seconds; touches GO when it is, goes on
             when GO is gone, replays the graph
+  rules     no model: asks CUPTI who has it, before, while and after torch.profiler
+            runs ([error of a flush, error of a subscription])
 
 The last line of standard output is JSON. Started by tests/gpu/trace.py, under
 the preload; runs without it, too.
@@ -25,6 +27,11 @@ import torch
 
 LAYERS, BATCH, TOPK, ROW, BLOCK = 2, 8, 512, 656, 64
 ROWS = 200_000 // BLOCK * BLOCK
+WINDOWS = range(0x3d5b, 0x3d5b + 384)  # upper words of the library's addresses
+# what cuGetProcAddress is asked for, the version, what dlsym is asked for
+DOORS = (("cuMemAlloc", 3020, "cuMemAlloc_v2"), ("cuLaunchKernel", 4000, "cuLaunchKernel"),
+         ("cuStreamSynchronize", 2000, "cuStreamSynchronize"),
+         ("cuCtxSynchronize", 2000, "cuCtxSynchronize"))
 
 
 class Params(ctypes.Structure):
@@ -74,6 +81,46 @@ class Model:
             self.attend()
             torch.cuda.synchronize()
         return self.out.clone()
+
+
+def doors():
+    """Names for which the two doors to the driver do not give one address."""
+    cuda, differ = ctypes.CDLL("libcuda.so.1"), {}
+    for name, version, exported in DOORS:
+        at = ctypes.c_void_p()
+        error = cuda.cuGetProcAddress_v2(name.encode(), ctypes.byref(at), version,
+                                         ctypes.c_uint64(0), None)
+        other = ctypes.cast(getattr(cuda, exported), ctypes.c_void_p)
+        if error or at.value != other.value:
+            differ[name] = [error, hex(at.value or 0), hex(other.value)]
+    return differ
+
+
+def mapped():
+    """What has addresses where the library wants its own."""
+    lines = open("/proc/self/maps").read().splitlines()
+    return [line for line in lines if int(line.split("-")[0], 16) >> 32 in WINDOWS][:12]
+
+
+def rules():
+    cupti, told = ctypes.CDLL("libcupti.so.13"), {}
+    handle = ctypes.c_void_p()
+    ignore = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)(
+        lambda *_: None)
+
+    def ask(when):
+        told[when] = [cupti.cuptiActivityFlushAll(0),
+                      cupti.cuptiSubscribe(ctypes.byref(handle), ignore, None)]
+        if told[when][1] == 0:
+            cupti.cuptiUnsubscribe(handle)
+
+    torch.cuda.init()
+    ask("before")
+    with profile():
+        torch.ones(1000, device="cuda").sum().item()
+        ask("while")
+    ask("after")
+    return told
 
 
 def profile():
@@ -126,18 +173,25 @@ def capture(model, go):
 def main():
     fatbin, scenario = sys.argv[1:3]
     found = {}
+    if scenario == "rules":
+        print(json.dumps(rules()), flush=True)
+        return
     if scenario == "before":
         with profile() as profiler:
             torch.ones(1000, device="cuda").sum().item()
             model = Model(fatbin)
-            busy(model, 3)
+            busy(model, 2)
+            found["doors"] = doors()
         found["profiler"] = seen(profiler)
     else:
         model = Model(fatbin)
         busy(model, 2)
+        found["doors"] = doors()
+    found["windows"] = [kv.data_ptr() >> 32 in WINDOWS for kv in model.kv]
+    found["mapped"] = mapped()
     if scenario == "after":
         with profile() as profiler:
-            busy(model, 4)
+            busy(model, 3)
         found["profiler"] = seen(profiler)
         busy(model, 2)
     if scenario == "capture":
