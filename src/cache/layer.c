@@ -228,18 +228,28 @@ static bool keeps(const struct hs_layer *layer)
 	return wants(layer) && layer->slots == slots_in(layer) && layer->first == first_in(layer);
 }
 
-/* Hot rows of each layer when so many start now: half of what the reserve has
- * left, since lists, graphs and layers that are seen later live there too. */
+/* Rows whose hot buffer, map and state take so many bytes. */
+static uint64_t rows_in(const struct hs_layer *layer, uint64_t bytes)
+{
+	const uint64_t map = slots_in(layer) * sizeof(int32_t);
+
+	return map < bytes ? (bytes - map) / (layer->row + 7 * sizeof(uint32_t)) : 0;
+}
+
+/* Hot rows of each layer when so many start now: its share of the reserve, which
+ * was made for all of the cache's slots, or if that is more half of what the
+ * reserve has left, since lists, graphs and layers that are seen later live there. */
 static uint32_t rows_for(const struct hs_layer *layer, unsigned starting)
 {
-	const uint64_t slots = slots_in(layer);
-	uint64_t rows = hs_options()->slots, spare;
+	const uint64_t slots = slots_in(layer), share = slots / HS_HOT_ONE_IN;
+	uint64_t rows = hs_options()->slots, spare, most;
 
 	if (rows == HS_AUTO) {
-		spare = hs_memory_reserve() / 2 / starting;
-		rows = slots * sizeof(int32_t) < spare ? (spare - slots * sizeof(int32_t)) /
-								 (layer->row + 7 * sizeof(uint32_t))
-						       : 0;
+		spare = hs_memory_reserve() / starting;
+		rows = rows_in(layer, spare / 2);
+		most = rows_in(layer, spare);
+		most = most < share ? most : share;
+		rows = rows > most ? rows : most;
 		rows = rows > AUTO_ROWS_MOST ? AUTO_ROWS_MOST : rows & ~(uint64_t)1023;
 		rows = rows < ROWS_LEAST ? ROWS_LEAST : rows;
 	}

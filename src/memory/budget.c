@@ -12,9 +12,7 @@
  * (DeepSeek-V3.2: 128 + 4) and our map's entry. */
 #define KEY_BYTES 132
 #define MAP_BYTES 4
-/* A hot row, with what the cache notes of it, for so many tokens. Of 10 million
- * tokens 263,000 rows, of which 100 requests with 2,048 rows a step use 205,000. */
-#define HOT_ONE_IN 38
+/* What the cache notes of a hot row. */
 #define HOT_BYTES 28
 /* Lists, graphs, tables: of a small device relatively more. */
 #define FIXED_LEAST ((size_t)32 << 20)
@@ -122,11 +120,11 @@ static CUresult device_left(size_t *left)
 static size_t story(size_t device, size_t host)
 {
 	const uint64_t row = hs_options()->row;
-	const uint64_t told = (row + KEY_BYTES) * HOT_ONE_IN;
-	const uint64_t held = (KEY_BYTES + MAP_BYTES) * HOT_ONE_IN + row + HOT_BYTES;
+	const uint64_t told = (row + KEY_BYTES) * HS_HOT_ONE_IN;
+	const uint64_t held = (KEY_BYTES + MAP_BYTES) * HS_HOT_ONE_IN + row + HOT_BYTES;
 	const uint64_t room = above(device, fixed);
 
-	return smaller(room * told / held, (room + host) * told / (held + row * HOT_ONE_IN));
+	return smaller(room * told / held, (room + host) * told / (held + row * HS_HOT_ONE_IN));
 }
 
 /* Device memory that KV may have, when `left` is free: what holds nothing but
@@ -158,7 +156,7 @@ static void adjust(size_t left)
 			 above(pool, hs_budget_used(HS_PLACE_HOST)) +
 				 zeros.window_bytes[HS_PLACE_HOST]) /
 		 (row + KEY_BYTES);
-	atomic_store(&hot, tokens / HOT_ONE_IN * (row + HOT_BYTES));
+	atomic_store(&hot, tokens / HS_HOT_ONE_IN * (row + HOT_BYTES));
 	atomic_store(&mapped, tokens * MAP_BYTES);
 }
 
