@@ -126,6 +126,7 @@ struct hs_lane {
 	uint32_t next;		       /* tickets of walks so far */
 	uint32_t many[HS_LAYERS / 32]; /* one bit a layer: it may have misses for a walk */
 	uint32_t from[HS_LAYERS];      /* pops of a layer before its last launch */
+	uint32_t missed[HS_LAYERS];    /* whether the last launch over a layer did not only hit */
 	uint32_t bins[HS_AGES];	       /* zero but during a count */
 };
 
@@ -217,6 +218,7 @@ struct hs_resolve_args {
 	int64_t outer_stride, inner_stride;
 	uint32_t outer, inner, k;
 	uint32_t span, tiles, blocks;
+	uint64_t inverse; /* 2^32 / tiles, rounded up; 0: not exact for all tiles */
 	struct hs_keep keep;
 };
 

@@ -13,7 +13,7 @@
 #include "kernels/map.h"
 
 #ifndef LOADS
-#define LOADS 8 /* 16-byte loads that a thread has in flight */
+#define LOADS 4 /* 16-byte loads that a thread has in flight */
 #endif
 #ifndef RESOLVE_TILES
 #define RESOLVE_TILES 2 /* that a warp looks up at once */
@@ -25,11 +25,25 @@ struct resolve_misses {
 	uint32_t row[32 * RESOLVE_TILES];
 };
 
-/* 16 bytes for each of a thread's loads, of the rows from unit `start` on. */
-HS_DEVICE void resolve_load(const struct hs_entry *entry, const struct resolve_misses *f,
-	uint32_t count, uint32_t start, hs_u128 *v)
+/* From where to where, in registers. */
+struct fetch {
+	const unsigned char *base;
+	unsigned char *hot;
+	uint32_t row;
+};
+
+HS_DEVICE struct fetch fetch_of(const struct hs_entry *entry)
 {
-	const uint32_t units = entry->row / 16, total = count * units;
+	const struct fetch to = {entry->base, entry->hot, entry->row};
+
+	return to;
+}
+
+/* 16 bytes for each of a thread's loads, of the rows from unit `start` on. */
+HS_DEVICE void resolve_load(const struct fetch *to, const struct resolve_misses *f, uint32_t count,
+	uint32_t start, hs_u128 *v)
+{
+	const uint32_t units = to->row / 16, total = count * units;
 	const uint64_t inverse = (0xffffffffu / units) + (uint64_t)1;
 
 	HS_UNROLL
@@ -39,15 +53,16 @@ HS_DEVICE void resolve_load(const struct hs_entry *entry, const struct resolve_m
 		const uint32_t r = (uint32_t)(n * inverse >> 32);
 
 		if (n < total && f->row[r] != HS_ROWS_MAX)
-			v[i] = hs_load16_stream(entry->base + (uint64_t)f->slot[r] * entry->row +
+			v[i] = hs_load16_stream(to->base + (uint64_t)f->slot[r] * to->row +
 						(uint64_t)(n - r * units) * 16);
 	}
 }
 
-HS_DEVICE void resolve_store(const struct hs_entry *entry, const struct resolve_misses *f,
-	uint32_t count, uint32_t start, const hs_u128 *v)
+HS_DEVICE void resolve_store(const struct fetch *to, const struct resolve_misses *f, uint32_t count,
+	uint32_t start, const hs_u128 *v)
 {
-	const uint32_t units = entry->row / 16, total = count * units;
+	/* Found anew: addresses of all loads at once would not fit in registers. */
+	const uint32_t units = hs_opaque(to->row / 16), total = count * units;
 	const uint64_t inverse = (0xffffffffu / units) + (uint64_t)1;
 
 	HS_UNROLL
@@ -56,22 +71,22 @@ HS_DEVICE void resolve_store(const struct hs_entry *entry, const struct resolve_
 		const uint32_t r = (uint32_t)(n * inverse >> 32);
 
 		if (n < total && f->row[r] != HS_ROWS_MAX)
-			hs_store16(entry->hot + (uint64_t)f->row[r] * entry->row +
+			hs_store16(to->hot + (uint64_t)f->row[r] * to->row +
 					   (uint64_t)(n - r * units) * 16,
 				v[i]);
 	}
 }
 
 /* Fetches the warp's rows from unit `start` on. */
-HS_DEVICE void resolve_fetch(const struct hs_entry *entry, const struct resolve_misses *f,
-	uint32_t count, uint32_t start)
+HS_DEVICE void resolve_fetch(
+	const struct fetch *to, const struct resolve_misses *f, uint32_t count, uint32_t start)
 {
-	const uint32_t total = count * (entry->row / 16);
+	const uint32_t total = count * (to->row / 16);
 	hs_u128 v[LOADS];
 
 	for (; start < total; start += 32 * LOADS) {
-		resolve_load(entry, f, count, start, v);
-		resolve_store(entry, f, count, start, v);
+		resolve_load(to, f, count, start, v);
+		resolve_store(to, f, count, start, v);
 	}
 }
 

@@ -116,6 +116,11 @@ HS_DEVICE void keep_ready(struct hs_entry *entry, uint32_t from, uint64_t free, 
 	}
 }
 
+HS_DEVICE uint32_t keep_decayed(uint32_t recent)
+{
+	return recent - (recent + 7) / 8;
+}
+
 /* How many rows must become spare. Blocks may differ while other lanes are at
  * the layer; the last one's word counts. */
 HS_DEVICE uint32_t keep_need(
@@ -124,8 +129,8 @@ HS_DEVICE uint32_t keep_need(
 	const uint64_t claimed = hs_load_relaxed(&entry->totals[HS_COUNT_MISSES]) +
 				 hs_load_relaxed(&entry->totals[HS_COUNT_INPLACE]);
 	const uint64_t misses = claimed - hs_load_relaxed(&entry->claimed);
-	const uint32_t before = hs_load_relaxed(&entry->recent), left = keep_left(free);
-	const uint32_t decayed = before - (before + 7) / 8, most = entry->rows / 4;
+	const uint32_t decayed = keep_decayed(hs_load_relaxed(&entry->recent));
+	const uint32_t left = keep_left(free), most = entry->rows / 4;
 	uint32_t target;
 
 	*recent = misses > decayed ? (uint32_t)(misses < entry->rows ? misses : entry->rows)
@@ -223,7 +228,7 @@ HS_DEVICE void keep_counted(const struct hs_keep_args *a, uint64_t free, uint32_
 	const uint32_t layer = a->keep.count - 1;
 	struct hs_entry *entry = &a->table->entries[layer];
 	struct hs_lane *own = &a->table->lanes[a->lane];
-	const uint32_t bit = 1u << layer % 32, recent = s->recent;
+	const uint32_t bit = 1u << layer % 32;
 	const uint64_t claimed = hs_load_relaxed(&entry->totals[HS_COUNT_MISSES]) +
 				 hs_load_relaxed(&entry->totals[HS_COUNT_INPLACE]);
 	uint64_t total = 0;
@@ -241,11 +246,12 @@ HS_DEVICE void keep_counted(const struct hs_keep_args *a, uint64_t free, uint32_
 		s->kept.ties = 0;
 		entry->kept = s->kept;
 		tell |= now % 32 == 0 || claimed != entry->claimed;
-		entry->recent = recent;
+		entry->recent = s->recent;
 		entry->claimed = claimed;
 		own->from[layer] = (uint32_t)free - keep_left(free);
 		own->counted = 0;
-		if (recent >= entry->sort_from / 8)
+		own->missed[layer] = 0;
+		if (s->recent >= entry->sort_from / 8)
 			hs_atomic_or(&own->many[layer / 32], bit);
 		else
 			hs_atomic_and(&own->many[layer / 32], ~bit);
@@ -269,8 +275,20 @@ HS_SELDOM void keep_count(
 	const uint64_t free = hs_load_relaxed(&entry->free);
 	const uint32_t now = hs_load_relaxed(&entry->clock);
 	const uint32_t from = hs_load_relaxed(&own->from[layer]);
+	const uint32_t missed = hs_load_relaxed(&own->missed[layer]);
 	bool counts;
 
+	/* The lane's own word, so all blocks agree. */
+	if (!missed && !a->least && entry->order != HS_ORDER_ALL) {
+		if (index)
+			return;
+		if (!threadIdx.x) {
+			s->need = 0;
+			s->recent = keep_decayed(hs_load_relaxed(&entry->recent));
+		}
+		keep_counted(a, free, now, false, tell, s);
+		return;
+	}
 	if (!threadIdx.x)
 		s->need = keep_need(entry, free, a->least, &s->recent);
 	keep_ready(
@@ -283,7 +301,8 @@ HS_SELDOM void keep_count(
 	if (!threadIdx.x) {
 		s->last = hs_atomic_add(&own->counted, counts ? 0x10001u : 1u);
 		s->last += counts ? 0x10001u : 1u;
-		hs_fence();
+		if ((s->last & 0xffff) == blocks)
+			hs_fence();
 	}
 	__syncthreads();
 	if ((s->last & 0xffff) == blocks)

@@ -101,8 +101,8 @@ HS_DEVICE uint32_t order_list(
 }
 
 /* One warp: fetches those of the listed slots that are the lane's. */
-HS_DEVICE void order_fetch(
-	struct hs_entry *entry, uint32_t lane_id, struct resolve_misses *f, uint32_t count)
+HS_DEVICE void order_fetch(struct hs_entry *entry, const struct fetch *to, uint32_t lane_id,
+	struct resolve_misses *f, uint32_t count)
 {
 	const uint32_t lane = threadIdx.x & 31;
 	uint32_t row = HS_ROWS_MAX;
@@ -118,17 +118,18 @@ HS_DEVICE void order_fetch(
 		f->row[lane] = row;
 	}
 	__syncwarp();
-	resolve_fetch(entry, f, count, 0);
+	resolve_fetch(to, f, count, 0);
 	__syncwarp();
 }
 
 /* One warp, after order_wait: fetches until all pieces are taken. base: tickets
  * before this launch. */
-HS_DEVICE void order_walk(struct hs_entry *entry, struct hs_lane *own, uint32_t lane_id,
+HS_SELDOM void order_walk(struct hs_entry *entry, struct hs_lane *own, uint32_t lane_id,
 	uint32_t base, uint64_t entries, struct resolve_misses *f)
 {
 	const uint32_t each = order_each(entry, entries), words = (entry->slots + 31) / 32;
 	const uint32_t pieces = (words + each - 1) / each, lane = threadIdx.x & 31;
+	const struct fetch to = fetch_of(entry);
 	uint32_t ticket = __shfl_sync(0xffffffffu, order_ticket(own, base), 0), taken;
 
 	while (ticket < pieces) {
@@ -143,12 +144,12 @@ HS_DEVICE void order_walk(struct hs_entry *entry, struct hs_lane *own, uint32_t 
 				count = order_list(&bits, word, count, f);
 				if (count < 32)
 					continue;
-				order_fetch(entry, lane_id, f, count);
+				order_fetch(entry, &to, lane_id, f, count);
 				count = 0;
 			}
 		}
 		if (count)
-			order_fetch(entry, lane_id, f, count);
+			order_fetch(entry, &to, lane_id, f, count);
 		ticket = __shfl_sync(0xffffffffu, taken, 0);
 	}
 }

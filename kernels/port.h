@@ -28,6 +28,10 @@
 /* As HS_KERNEL, never launched with more than `threads` threads a block. */
 #define HS_KERNEL_BOUNDED(name, type, threads)                                                     \
 	extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ type a)
+/* And so that `blocks` of them are resident on a processor. */
+#define HS_KERNEL_RESIDENT(name, type, threads, blocks)                                            \
+	extern "C" __global__ void __launch_bounds__(threads, blocks)                              \
+		name(const __grid_constant__ type a)
 /* Declares `type *s` in memory that the block shares, not initialised. One a
  * kernel. */
 #define HS_SHARED(type, s)                                                                         \
@@ -73,6 +77,14 @@ HS_DEVICE uint64_t hs_load_system(const uint64_t *p)
 HS_DEVICE void hs_store_system(uint32_t *p, uint32_t v)
 {
 	asm volatile("st.relaxed.sys.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+/* v, about which the compiler knows nothing: what is computed from it is not
+ * kept in registers from before. */
+HS_DEVICE uint32_t hs_opaque(uint32_t v)
+{
+	asm volatile("" : "+r"(v));
+	return v;
 }
 
 /* ns since some start. */
@@ -161,6 +173,7 @@ HS_ACCESSORS(unsigned long long, unsigned long long, "u64", "l")
 	SOFT_KERNEL(name, type)                                                                    \
 	static void name(const type a)
 #define HS_KERNEL_BOUNDED(name, type, threads) HS_KERNEL(name, type)
+#define HS_KERNEL_RESIDENT(name, type, threads, blocks) HS_KERNEL(name, type)
 #define HS_SHARED(type, s) type *const s = (type *)soft_shared(sizeof(type))
 
 typedef uint4 hs_u128;
@@ -194,6 +207,7 @@ HS_DEVICE uint64_t hs_clock(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+#define hs_opaque(v) (v)
 #define hs_fence() __threadfence()
 #define hs_fence_system() __threadfence_system()
 #define hs_load_relaxed(p) (soft_point(), __atomic_load_n(p, __ATOMIC_RELAXED))

@@ -16,10 +16,26 @@
 #define RESOLVE_EAGER 1024u
 #endif
 
+/*
+ * How a launch says where it is before it looks at the map. 0: a store and a
+ * fence, behind the loads of the list; 1: before them; 2: an exchange whose
+ * answer is waited for instead of a fence. The last is right where atomics and
+ * the relaxed loads after them are served in order by one level of cache, as on
+ * all GPUs so far; the memory model does not promise it.
+ */
+#ifndef RESOLVE_ENTER
+#define RESOLVE_ENTER 0
+#endif
+
+/* Blocks of a processor: those of the passes run beside the others. */
+#ifndef RESOLVE_RESIDENT
+#define RESOLVE_RESIDENT 3
+#endif
+
 union resolve_shared {
 	struct {
 		uint64_t journal;
-		uint32_t go, told;
+		uint32_t eager, walks, go, base, what, was;
 		uint32_t count[HS_COUNTS];
 		struct resolve_misses missed[HS_WARPS];
 	} r;
@@ -38,16 +54,45 @@ struct resolve_counts {
 	uint32_t hits, misses, duplicates, inplace, padding;
 };
 
-/* What a launch knows of itself from the start. */
+/* What a launch knows from the start, in registers. */
 struct resolve_launch {
-	uint32_t clock;
+	uint32_t state, clock;
+	int32_t first, slots, hot_index;
+	int32_t *map;
+	uint32_t *stamp;
+	struct fetch to;
 	bool eager, walks;
 };
 
+HS_DEVICE struct resolve_launch resolve_launch(const struct hs_entry *entry)
+{
+	struct resolve_launch l;
+
+	l.state = entry->state;
+	l.first = (int32_t)entry->first;
+	l.slots = (int32_t)entry->slots;
+	l.hot_index = entry->hot_index;
+	l.map = entry->map;
+	l.stamp = entry->stamp;
+	l.to = fetch_of(entry);
+	l.clock = hs_load_relaxed(&entry->clock);
+	l.eager = l.walks = false;
+	return l;
+}
+
+/* A long list's rows are not numbered by a multiplication. */
+HS_SELDOM uint32_t tile_divide(uint32_t tile, uint32_t by)
+{
+	return tile / by;
+}
+
 HS_DEVICE struct resolve_tile tile_load(const struct hs_resolve_args *a, uint32_t tile)
 {
-	const uint32_t lane = threadIdx.x & 31, list = tile / a->tiles;
-	const uint32_t i = a->inner == 1 ? list : list / a->inner, j = list - i * a->inner;
+	const uint32_t lane = threadIdx.x & 31;
+	const uint32_t list =
+		a->inverse ? (uint32_t)(tile * a->inverse >> 32) : tile_divide(tile, a->tiles);
+	const uint32_t i = a->inner == 1 ? list : tile_divide(list, a->inner),
+		       j = list - i * a->inner;
 	const uint32_t n = (tile - list * a->tiles) * a->span + lane;
 	struct resolve_tile t = {0, HS_NONE, false};
 	int32_t length = INT32_MAX;
@@ -64,9 +109,9 @@ HS_DEVICE struct resolve_tile tile_load(const struct hs_resolve_args *a, uint32_
 	return t;
 }
 
-HS_DEVICE bool resolve_ours(const struct hs_entry *entry, int32_t slot)
+HS_DEVICE bool resolve_ours(const struct resolve_launch *l, int32_t slot)
 {
-	return slot >= (int32_t)entry->first && slot < (int32_t)entry->slots;
+	return slot >= l->first && slot < l->slots;
 }
 
 HS_DEVICE uint32_t resolve_votes(bool yes)
@@ -79,18 +124,18 @@ HS_DEVICE uint32_t resolve_votes(bool yes)
  * lane's next pass the row is this lane's.
  */
 HS_DEVICE void resolve_give(const struct hs_resolve_args *a, struct hs_entry *entry,
-	const struct resolve_tile *t, uint32_t h, uint32_t clock)
+	const struct resolve_launch *l, const struct resolve_tile *t, uint32_t h)
 {
 	if (h == HS_ROWS_MAX) {
-		hs_store_relaxed(&entry->map[t->slot], (int32_t)HS_NONE);
+		hs_store_relaxed(&l->map[t->slot], (int32_t)HS_NONE);
 		a->out[t->at] = t->slot;
 		return;
 	}
-	hs_store_relaxed(&entry->map[t->slot], HS_PENDING(a->lane, h));
-	a->out[t->at] = entry->hot_index + (int32_t)h;
+	hs_store_relaxed(&l->map[t->slot], HS_PENDING(a->lane, h));
+	a->out[t->at] = l->hot_index + (int32_t)h;
 	hs_store_relaxed(&entry->owner[h], t->slot);
-	hs_store_relaxed(&entry->stamp[h], clock);
-	hs_store_relaxed(&entry->born[h], clock);
+	hs_store_relaxed(&l->stamp[h], l->clock);
+	hs_store_relaxed(&entry->born[h], l->clock);
 }
 
 /* The warp's misses, of which `count` are listed in f: claims them and fetches.
@@ -114,12 +159,12 @@ HS_DEVICE void resolve_miss(const struct hs_resolve_args *a, struct hs_entry *en
 		if (missed[i] >> (threadIdx.x & 31) & 1) {
 			f->slot[at[i]] = t[i].slot;
 			f->row[at[i]] = 0;
-			v[i] = hs_atomic_cas(&entry->map[t[i].slot], (int32_t)HS_NONE, claim);
+			v[i] = hs_atomic_cas(&l->map[t[i].slot], (int32_t)HS_NONE, claim);
 		}
 	}
 	__syncwarp();
 	if (eager)
-		resolve_load(entry, f, count, 0, loaded);
+		resolve_load(&l->to, f, count, 0, loaded);
 	HS_UNROLL
 	for (uint32_t i = 0; i < RESOLVE_TILES; i++) {
 		const bool mine = missed[i] >> (threadIdx.x & 31) & 1;
@@ -135,7 +180,7 @@ HS_DEVICE void resolve_miss(const struct hs_resolve_args *a, struct hs_entry *en
 		word = hs_atomic_add(&entry->free, (uint64_t)wins << 32);
 	__syncwarp();
 	if (!eager && !l->walks)
-		resolve_load(entry, f, count, 0, loaded);
+		resolve_load(&l->to, f, count, 0, loaded);
 	word = __shfl_sync(0xffffffffu, word, 0);
 	base = (uint32_t)(word >> 32);
 	HS_UNROLL
@@ -148,7 +193,7 @@ HS_DEVICE void resolve_miss(const struct hs_resolve_args *a, struct hs_entry *en
 				head &= ~1u;
 			if ((int32_t)((uint32_t)word - head) > 0)
 				h = hs_load_relaxed(&entry->ring[head & entry->mask]);
-			resolve_give(a, entry, &t[i], h, l->clock);
+			resolve_give(a, entry, l, &t[i], h);
 			if (l->walks && h != HS_ROWS_MAX)
 				order_mark(entry, t[i].slot);
 			f->row[at[i]] = h;
@@ -161,24 +206,24 @@ HS_DEVICE void resolve_miss(const struct hs_resolve_args *a, struct hs_entry *en
 	__syncwarp();
 	if (l->walks)
 		return;
-	resolve_store(entry, f, count, 0, loaded);
-	resolve_fetch(entry, f, count, 32 * LOADS);
+	resolve_store(&l->to, f, count, 0, loaded);
+	resolve_fetch(&l->to, f, count, 32 * LOADS);
 	__syncwarp();
 }
 
 /* What another thread of this launch fetches, or another lane: the claimer waits
  * for nothing, so neither does this for long. */
-HS_DEVICE void resolve_twin(const struct hs_resolve_args *a, const struct hs_entry *entry,
+HS_DEVICE void resolve_twin(const struct hs_resolve_args *a, const struct resolve_launch *l,
 	const struct resolve_tile *t, int32_t v, bool open, struct resolve_counts *c)
 {
 	bool found;
 
 	while (open && v == HS_PENDING(a->lane, HS_ROWS_MAX))
-		v = hs_load_relaxed(&entry->map[t->slot]);
+		v = hs_load_relaxed(&l->map[t->slot]);
 	/* One that was written since is read where it was written. */
 	found = open && map_pending(v, a->lane) && !map_doomed(v);
 	if (open)
-		a->out[t->at] = found ? entry->hot_index + (int32_t)map_row(v) : t->slot;
+		a->out[t->at] = found ? l->hot_index + (int32_t)map_row(v) : t->slot;
 	c->duplicates += resolve_votes(found);
 	c->inplace += resolve_votes(open && !found);
 }
@@ -193,20 +238,20 @@ HS_DEVICE void resolve_look(const struct hs_resolve_args *a, struct hs_entry *en
 
 	HS_UNROLL
 	for (uint32_t i = 0; i < RESOLVE_TILES; i++)
-		v[i] = resolve_ours(entry, t[i].slot) ? hs_load_relaxed(&entry->map[t[i].slot]) : 0;
+		v[i] = resolve_ours(l, t[i].slot) ? hs_load_relaxed(&l->map[t[i].slot]) : 0;
 	HS_UNROLL
 	for (uint32_t i = 0; i < RESOLVE_TILES; i++) {
 		const int32_t slot = t[i].slot;
-		const bool ours = resolve_ours(entry, slot), hit = ours && v[i] >= 0;
+		const bool ours = resolve_ours(l, slot), hit = ours && v[i] >= 0;
 
 		if (hit)
-			hs_store_relaxed(&entry->stamp[v[i]], l->clock);
+			hs_store_relaxed(&l->stamp[v[i]], l->clock);
 		if (t[i].live && (!ours || hit))
-			a->out[t[i].at] = hit ? entry->hot_index + v[i] : slot;
+			a->out[t[i].at] = hit ? l->hot_index + v[i] : slot;
 		missed[i] = __ballot_sync(0xffffffffu, ours && v[i] == HS_NONE);
 		count += (uint32_t)__popc(missed[i]);
 		open |= ours && !hit ? 1u << i : 0;
-		c->hits += resolve_votes(hit || (slot >= 0 && slot < (int32_t)entry->first));
+		c->hits += resolve_votes(hit || (slot >= 0 && slot < l->first));
 		c->padding += resolve_votes(t[i].live && slot < 0);
 	}
 	if (count)
@@ -215,7 +260,7 @@ HS_DEVICE void resolve_look(const struct hs_resolve_args *a, struct hs_entry *en
 		return;
 	HS_UNROLL
 	for (uint32_t i = 0; i < RESOLVE_TILES; i++)
-		resolve_twin(a, entry, &t[i], v[i], (open >> i & 1) && v[i] != HS_NONE, c);
+		resolve_twin(a, l, &t[i], v[i], (open >> i & 1) && v[i] != HS_NONE, c);
 }
 
 /* What somebody asked to be told. The last block to be done tells of the launch,
@@ -239,13 +284,23 @@ HS_DEVICE void resolve_tell(
 		journal_lists(a, shared);
 }
 
+HS_DEVICE void resolve_enter(const struct hs_resolve_args *a, union resolve_shared *s)
+{
+	if (RESOLVE_ENTER == 2) {
+		s->r.was = hs_atomic_exch(&a->table->words[a->lane], a->layer + 1);
+		return;
+	}
+	hs_store_relaxed(&a->table->words[a->lane], a->layer + 1);
+	hs_fence();
+}
+
 HS_DEVICE void resolve_count(uint32_t *count, uint32_t n)
 {
 	if (n && !(threadIdx.x & 31))
 		hs_atomic_add(count, n);
 }
 
-HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
+HS_KERNEL_RESIDENT(hs_resolve, struct hs_resolve_args, HS_THREADS, RESOLVE_RESIDENT)
 {
 	HS_SHARED(union resolve_shared, s);
 	struct hs_entry *entry = &a.table->entries[a.layer];
@@ -253,7 +308,7 @@ HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
 	const uint32_t warp = threadIdx.x / 32, warps = a.blocks * HS_WARPS;
 	const uint32_t tiles = a.outer * a.inner * a.tiles;
 	const uint64_t entries = (uint64_t)a.outer * a.inner * a.k;
-	uint32_t tile = blockIdx.x * HS_WARPS + warp, many, recent, go, base, what;
+	uint32_t tile = blockIdx.x * HS_WARPS + warp;
 	struct resolve_counts c = {0, 0, 0, 0, 0};
 	struct resolve_tile t[RESOLVE_TILES];
 	struct resolve_launch l;
@@ -265,24 +320,33 @@ HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
 		return;
 	}
 	/* All of this is under way at once: nothing that is loaded is used before
-	 * the barrier. The lane says where it is before any look at the map. */
+	 * the barrier. */
+	l = resolve_launch(entry);
+	if (RESOLVE_ENTER == 1 && !threadIdx.x)
+		resolve_enter(&a, s);
 	HS_UNROLL
 	for (uint32_t i = 0; i < RESOLVE_TILES; i++)
 		t[i] = tile_load(&a, tile + i * warps);
-	l.clock = hs_load_relaxed(&entry->clock);
-	recent = hs_load_relaxed(&entry->recent);
-	many = hs_load_relaxed(&own->many[a.layer / 32]);
-	go = hs_load_relaxed(&own->go);
-	base = hs_load_relaxed(&own->next);
-	what = hs_load_relaxed(&a.table->journal.what);
 	if (threadIdx.x < HS_COUNTS)
 		s->r.count[threadIdx.x] = 0;
 	if (!threadIdx.x) {
-		hs_store_relaxed(&a.table->words[a.lane], a.layer + 1);
-		hs_fence();
+		if (RESOLVE_ENTER != 1)
+			resolve_enter(&a, s);
+	} else if (threadIdx.x == 32) {
+		const uint32_t recent = hs_load_relaxed(&entry->recent);
+		const uint32_t many = hs_load_relaxed(&own->many[a.layer / 32]);
+		const uint32_t go = hs_load_relaxed(&own->go);
+		const uint32_t base = hs_load_relaxed(&own->next);
+		const uint32_t what = hs_load_relaxed(&a.table->journal.what);
+
+		s->r.eager = recent <= RESOLVE_EAGER;
+		s->r.walks = (many >> a.layer % 32 & 1) && entries >= entry->sort_from;
+		s->r.go = go;
+		s->r.base = base;
+		s->r.what = what;
 	}
 	__syncthreads();
-	if (entry->state != HS_ENTRY_ON) {
+	if (l.state != HS_ENTRY_ON) {
 		for (;; tile += RESOLVE_TILES * warps) {
 			HS_UNROLL
 			for (uint32_t i = 0; i < RESOLVE_TILES; i++) {
@@ -293,12 +357,11 @@ HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
 			if (tile + RESOLVE_TILES * warps >= tiles)
 				break;
 		}
-		if (what)
-			resolve_tell(&a, entry, what, &s->r.journal);
+		resolve_tell(&a, entry, s->r.what, &s->r.journal);
 		return;
 	}
-	l.eager = recent <= RESOLVE_EAGER;
-	l.walks = (many >> a.layer % 32 & 1) && entries >= entry->sort_from;
+	l.eager = s->r.eager;
+	l.walks = s->r.walks;
 	for (;;) {
 		resolve_look(&a, entry, &l, t, &s->r.missed[warp], &c);
 		tile += RESOLVE_TILES * warps;
@@ -316,17 +379,18 @@ HS_KERNEL_BOUNDED(hs_resolve, struct hs_resolve_args, HS_THREADS)
 	if (!blockIdx.x && !threadIdx.x)
 		hs_atomic_add(&s->r.count[HS_COUNT_LAUNCHES], 1u);
 	__syncthreads();
+	if (!threadIdx.x && (s->r.count[HS_COUNT_MISSES] | s->r.count[HS_COUNT_INPLACE]))
+		hs_store_relaxed(&own->missed[a.layer], 1u);
 	if (threadIdx.x < HS_COUNTS && s->r.count[threadIdx.x])
 		hs_atomic_add(&entry->totals[threadIdx.x], (uint64_t)s->r.count[threadIdx.x]);
 	if (l.walks) {
 		if (!threadIdx.x)
-			s->r.go = order_wait(own, a.blocks, go);
+			s->r.go = order_wait(own, a.blocks, s->r.go);
 		__syncthreads();
 		if (s->r.go && warp < ORDER_WARPS)
-			order_walk(entry, own, a.lane, base, entries, &s->r.missed[warp]);
+			order_walk(entry, own, a.lane, s->r.base, entries, &s->r.missed[warp]);
 	}
-	if (what)
-		resolve_tell(&a, entry, what, &s->r.journal);
+	resolve_tell(&a, entry, s->r.what, &s->r.journal);
 }
 
 /* The passes alone. */

@@ -50,6 +50,9 @@ static unsigned shape(struct hs_resolve_args *args, unsigned processors)
 			break;
 	}
 	args->tiles = (args->k + args->span - 1) / args->span;
+	/* A warp may load some tiles beyond the last. */
+	if ((lists * args->tiles + 65536) * args->tiles < UINT32_MAX)
+		args->inverse = UINT32_MAX / args->tiles + UINT64_C(1);
 	blocks = (lists * args->tiles + HS_WARPS - 1) / HS_WARPS;
 	return blocks < 2 * processors ? (unsigned)blocks : 2 * processors;
 }
