@@ -102,6 +102,8 @@ struct hs_entry {
 	uint32_t *born;		   /* [rows] clock of the fetch */
 	uint32_t *ring;		   /* [mask + 1] spare rows */
 	uint32_t *bits;		   /* one a slot: to be fetched by address; else 0 */
+	uint64_t inverse;	   /* 2^32 / (row / 16), rounded up: n * inverse >> 32 is the
+				    * row of 16-byte unit n while n * row / 16 < 2^32 */
 	uint64_t *counts;	   /* [HS_COUNTS] in mapped host memory; may be NULL */
 
 	/* Written by kernels. */

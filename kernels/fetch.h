@@ -30,11 +30,12 @@ struct fetch {
 	const unsigned char *base;
 	unsigned char *hot;
 	uint32_t row;
+	uint64_t inverse;
 };
 
 HS_DEVICE struct fetch fetch_of(const struct hs_entry *entry)
 {
-	const struct fetch to = {entry->base, entry->hot, entry->row};
+	const struct fetch to = {entry->base, entry->hot, entry->row, entry->inverse};
 
 	return to;
 }
@@ -44,17 +45,24 @@ HS_DEVICE void resolve_load(const struct fetch *to, const struct resolve_misses 
 	uint32_t start, hs_u128 *v)
 {
 	const uint32_t units = to->row / 16, total = count * units;
-	const uint64_t inverse = (0xffffffffu / units) + (uint64_t)1;
+	const unsigned char *from[LOADS];
 
+	/* All addresses first: nothing lies between the loads. */
 	HS_UNROLL
 	for (uint32_t i = 0; i < LOADS; i++) {
 		const uint32_t n = start + 32 * i + (threadIdx.x & 31);
-		/* n / units: exact while n * units < 2^32 */
-		const uint32_t r = (uint32_t)(n * inverse >> 32);
+		const uint32_t r = n < total ? (uint32_t)(n * to->inverse >> 32) : 0;
+		const uint32_t row = f->row[r];
+		const int32_t slot = f->slot[r];
 
-		if (n < total && f->row[r] != HS_ROWS_MAX)
-			v[i] = hs_load16_stream(to->base + (uint64_t)f->slot[r] * to->row +
-						(uint64_t)(n - r * units) * 16);
+		from[i] = to->base + (uint64_t)slot * to->row + (uint64_t)(n - r * units) * 16;
+		if (n >= total || row == HS_ROWS_MAX)
+			from[i] = NULL;
+	}
+	HS_UNROLL
+	for (uint32_t i = 0; i < LOADS; i++) {
+		if (from[i])
+			v[i] = hs_load16_stream(from[i]);
 	}
 }
 
@@ -63,12 +71,11 @@ HS_DEVICE void resolve_store(const struct fetch *to, const struct resolve_misses
 {
 	/* Found anew: addresses of all loads at once would not fit in registers. */
 	const uint32_t units = hs_opaque(to->row / 16), total = count * units;
-	const uint64_t inverse = (0xffffffffu / units) + (uint64_t)1;
 
 	HS_UNROLL
 	for (uint32_t i = 0; i < LOADS; i++) {
 		const uint32_t n = start + 32 * i + (threadIdx.x & 31);
-		const uint32_t r = (uint32_t)(n * inverse >> 32);
+		const uint32_t r = (uint32_t)(n * to->inverse >> 32);
 
 		if (n < total && f->row[r] != HS_ROWS_MAX)
 			hs_store16(to->hot + (uint64_t)f->row[r] * to->row +

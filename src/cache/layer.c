@@ -158,6 +158,7 @@ static int start(struct hs_layer *layer, struct hs_device *device, uint32_t rows
 		.state = HS_ENTRY_ON,
 		.order = hs_policy_order(hs_options()->policy),
 		.row = layer->row,
+		.inverse = UINT32_MAX / (layer->row / 16) + UINT64_C(1),
 		.rows = rows,
 		.mask = 1,
 		.base = (const unsigned char *)(uintptr_t)layer->base,
