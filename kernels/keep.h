@@ -348,6 +348,10 @@ HS_DEVICE void keep_push(struct hs_entry *entry, uint32_t h, bool some)
 		at = hs_atomic_add(&entry->reserved, count);
 	at = __shfl_sync(0xffffffffu, at, 0) + (uint32_t)__popc(mask & ((1u << lane) - 1));
 	if (some) {
+#ifdef HS_PLANTS
+		/* Whoever still reads a spare row shows it at once. */
+		memset(entry->hot + (uint64_t)h * entry->row, 0xee, entry->row);
+#endif
 		hs_store_relaxed(&entry->owner[h], (int32_t)HS_NONE);
 		hs_store_relaxed(&entry->stamp[h], HS_STAMP_SPARE);
 		hs_store_relaxed(&entry->ring[at & entry->mask], h);
