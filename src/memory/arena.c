@@ -64,9 +64,15 @@ static bool grow(void)
 /* The driver's reservation of exactly these addresses; *got: what it offers. */
 static bool hold(CUdeviceptr start, size_t bytes, CUdeviceptr *got)
 {
+	CUresult result;
+
 	*got = 0;
-	if (hs_driver.cuMemAddressReserve(got, bytes, HS_GRANULE, start, 0) != CUDA_SUCCESS)
+	result = hs_driver.cuMemAddressReserve(got, bytes, HS_GRANULE, start, 0);
+	if (result != CUDA_SUCCESS)
 		*got = 0;
+	if (*got != start)
+		hs_debug("address 0x%llx for %zu MiB: the driver offers 0x%llx (CUDA error %d)",
+			(unsigned long long)start, bytes >> 20, (unsigned long long)*got, result);
 	if (*got && *got != start)
 		hs_driver.cuMemAddressFree(*got, bytes);
 	return *got == start;
@@ -94,8 +100,6 @@ CUresult hs_arena_reserve(CUdeviceptr *out, size_t bytes, enum hs_arena_part par
 			result = CUDA_SUCCESS;
 			break;
 		}
-		hs_debug("address 0x%llx for %zu MiB: the driver offers 0x%llx",
-			(unsigned long long)from, bytes >> 20, (unsigned long long)got);
 		from += round_to;
 		if (got && round_to < ROUND_LAST)
 			round_to *= 4;
@@ -119,12 +123,18 @@ static size_t find(CUdeviceptr start)
 static bool rehold(struct span *span, size_t bytes)
 {
 	const size_t before = span->held;
+	CUresult result = CUDA_SUCCESS;
 	CUdeviceptr got;
 
 	if (before == bytes)
 		return true;
 	if (before)
-		hs_driver.cuMemAddressFree(span->start, before);
+		result = hs_driver.cuMemAddressFree(span->start, before);
+	if (result != CUDA_SUCCESS) {
+		hs_debug("address 0x%llx for %zu MiB: not given back (CUDA error %d)",
+			(unsigned long long)span->start, before >> 20, result);
+		return false;
+	}
 	span->held = hold(span->start, bytes, &got)		 ? bytes
 		     : before && hold(span->start, before, &got) ? before
 								 : 0;

@@ -5,6 +5,14 @@
 #include "src/memory/own.h"
 #include "src/memory/range.h"
 
+/* The step that failed, for who looks for the reason. */
+static CUresult step(const struct hs_holding *holding, const char *what, CUresult result)
+{
+	if (result != CUDA_SUCCESS)
+		hs_debug("window %u: %s failed (CUDA error %d)", holding->window.id, what, result);
+	return result;
+}
+
 /* What backs the addresses decides who must have reserved them. The first
  * granule's memory keeps its bytes while it has no address. */
 static CUresult suit(struct hs_holding *holding, const struct hs_backing_kind *kind)
@@ -15,13 +23,17 @@ static CUresult suit(struct hs_holding *holding, const struct hs_backing_kind *k
 	if (holding->apart == kind->apart)
 		return result;
 	if (mapped)
-		result = hs_backing_unmap(&holding->head);
+		result = step(
+			holding, "unmapping its first granule", hs_backing_unmap(&holding->head));
 	if (result == CUDA_SUCCESS)
-		result = hs_arena_cut(holding->window.start - HS_WINDOW_LEAD, kind->apart);
+		result = step(holding,
+			kind->apart ? "cutting its addresses" : "joining its addresses",
+			hs_arena_cut(holding->window.start - HS_WINDOW_LEAD, kind->apart));
 	if (result == CUDA_SUCCESS)
 		holding->apart = kind->apart;
 	if (mapped && !holding->head.at) {
-		const CUresult again = hs_backing_map(&holding->head, holding->window.start);
+		const CUresult again = step(holding, "mapping its first granule",
+			hs_backing_map(&holding->head, holding->window.start));
 
 		return result == CUDA_SUCCESS ? again : result;
 	}
@@ -48,16 +60,16 @@ static CUresult from_device(
 	struct hs_backing *old = &holding->rest;
 	const bool same = fresh->kind->zeroed && atomic_load(&holding->window.virgin);
 	const CUdeviceptr at = old->at;
-	CUresult result = hs_backing_unmap(old);
+	CUresult result = step(holding, "unmapping it", hs_backing_unmap(old));
 
 	if (result == CUDA_SUCCESS && !same)
-		result = hs_backing_map(old, staging);
+		result = step(holding, "a second address", hs_backing_map(old, staging));
 	if (result == CUDA_SUCCESS)
 		result = suit(holding, fresh->kind);
 	if (result == CUDA_SUCCESS)
-		result = hs_backing_map(fresh, at);
+		result = step(holding, "mapping host memory", hs_backing_map(fresh, at));
 	if (result == CUDA_SUCCESS && !same)
-		result = hs_own_copy(at, staging, old->bytes);
+		result = step(holding, "the copy", hs_own_copy(at, staging, old->bytes));
 	return result;
 }
 
@@ -65,18 +77,18 @@ static CUresult from_host(struct hs_holding *holding, struct hs_backing *fresh, 
 {
 	struct hs_backing *old = &holding->rest;
 	const CUdeviceptr at = old->at;
-	CUresult result = hs_backing_map(fresh, staging);
+	CUresult result = step(holding, "a second address", hs_backing_map(fresh, staging));
 
 	if (result == CUDA_SUCCESS)
-		result = hs_own_copy(staging, at, old->bytes);
+		result = step(holding, "the copy", hs_own_copy(staging, at, old->bytes));
 	if (result == CUDA_SUCCESS)
-		result = hs_backing_unmap(fresh);
+		result = step(holding, "unmapping device memory", hs_backing_unmap(fresh));
 	if (result == CUDA_SUCCESS)
-		result = hs_backing_unmap(old);
+		result = step(holding, "unmapping host memory", hs_backing_unmap(old));
 	if (result == CUDA_SUCCESS)
 		result = suit(holding, fresh->kind);
 	if (result == CUDA_SUCCESS)
-		result = hs_backing_map(fresh, at);
+		result = step(holding, "mapping device memory", hs_backing_map(fresh, at));
 	return result;
 }
 
@@ -97,16 +109,25 @@ static void restore(struct hs_holding *holding, struct hs_backing *fresh, CUdevi
 			holding->window.id, (unsigned long long)holding->window.start, result);
 }
 
-static CUresult move(struct hs_holding *holding, enum hs_place place)
+/* Of the best kind, or of one that is mapped where a reservation is. */
+static CUresult create(
+	struct hs_backing *fresh, enum hs_place place, size_t bytes, CUdevice device, bool best)
+{
+	return best ? hs_backing_create_best(fresh, place, bytes, device)
+		    : hs_backing_create(fresh, place, bytes, device);
+}
+
+static CUresult move(struct hs_holding *holding, enum hs_place place, bool best)
 {
 	struct hs_backing *old = &holding->rest, fresh;
 	const CUdeviceptr at = holding->window.start + HS_GRANULE;
 	CUdeviceptr staging;
-	CUresult result = hs_backing_create_best(&fresh, place, old->bytes, holding->window.device);
+	CUresult result = create(&fresh, place, old->bytes, holding->window.device, best);
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = hs_arena_reserve(&staging, old->bytes, HS_ARENA_AREAS);
+	result = step(holding, "reserving a second address",
+		hs_arena_reserve(&staging, old->bytes, HS_ARENA_AREAS));
 	if (result != CUDA_SUCCESS)
 		goto destroy;
 	result = place == HS_PLACE_HOST ? from_device(holding, &fresh, staging)
@@ -163,19 +184,20 @@ static void put_back(struct hs_holding *h)
 }
 
 /* A window in ranges becomes one in one piece. */
-static CUresult gather(struct hs_holding *h, enum hs_place place)
+static CUresult gather(struct hs_holding *h, enum hs_place place, bool best)
 {
 	const size_t bytes = h->window.bytes - HS_GRANULE;
 	const CUdeviceptr at = h->window.start + HS_GRANULE;
 	struct hs_backing fresh;
 	CUdeviceptr staging;
 	bool same;
-	CUresult result = hs_backing_create_best(&fresh, place, bytes, h->window.device);
+	CUresult result = create(&fresh, place, bytes, h->window.device, best);
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	same = fresh.kind->zeroed && atomic_load(&h->window.virgin);
-	result = hs_arena_reserve(&staging, bytes, HS_ARENA_AREAS);
+	result = step(
+		h, "reserving a second address", hs_arena_reserve(&staging, bytes, HS_ARENA_AREAS));
 	if (result != CUDA_SUCCESS)
 		goto destroy;
 	result = put_aside(h, staging, same);
@@ -203,6 +225,11 @@ destroy:
 	return result;
 }
 
+static CUresult either(struct hs_holding *holding, enum hs_place place, bool best)
+{
+	return holding->ranges ? gather(holding, place, best) : move(holding, place, best);
+}
+
 CUresult hs_move(struct hs_holding *holding, enum hs_place place)
 {
 	unsigned refusals;
@@ -213,8 +240,12 @@ CUresult hs_move(struct hs_holding *holding, enum hs_place place)
 		return result;
 	do {
 		refusals = hs_backing_refusals();
-		result = holding->ranges ? gather(holding, place) : move(holding, place);
+		result = either(holding, place, true);
 	} while (result != CUDA_SUCCESS && refusals != hs_backing_refusals());
+	/* Something else has the addresses, or the driver keeps them: its own host
+	 * memory can be mapped there. */
+	if (result == CUDA_ERROR_MAP_FAILED && place == HS_PLACE_HOST)
+		result = either(holding, place, false);
 	hs_driver.cuCtxPopCurrent_v2(&popped);
 	return result;
 }

@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -183,6 +185,24 @@ void hs_pinned_destroy(void *memory, size_t bytes)
 	errno = saved;
 }
 
+/* What has addresses in the way, if it is known at all. */
+static void tell_mapped(CUdeviceptr start, size_t bytes)
+{
+	unsigned long long from, to;
+	char line[512];
+	FILE *f;
+
+	if (!hs_log_on(HS_LOG_DEBUG) || !(f = fopen("/proc/self/maps", "re")))
+		return;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%llx-%llx", &from, &to) == 2 && from < start + bytes &&
+			to > start) {
+			line[strcspn(line, "\n")] = '\0';
+			hs_debug("in the way: %s", line);
+		}
+	fclose(f);
+}
+
 void *hs_pinned_move(void *memory, size_t bytes, CUdeviceptr to)
 {
 	const int saved = errno;
@@ -191,13 +211,25 @@ void *hs_pinned_move(void *memory, size_t bytes, CUdeviceptr to)
 	if (to) {
 		place = mmap((void *)to, bytes, PROT_NONE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-		if (place == MAP_FAILED)
+		if (place == MAP_FAILED) {
+			hs_debug("host memory: nothing mapped at 0x%llx, %zu MiB (errno %d)",
+				(unsigned long long)to, bytes >> 20, errno);
+			tell_mapped(to, bytes);
 			place = NULL;
+		}
 	} else {
 		place = room(bytes);
 	}
-	if (place && (!to || place == (void *)to))
+	if (place && (!to || place == (void *)to)) {
 		moved = mremap(memory, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+		if (moved == MAP_FAILED)
+			hs_debug("host memory: %p, %zu MiB, not moved to %p (errno %d)", memory,
+				bytes >> 20, place, errno);
+		if (moved == MAP_FAILED)
+			tell_mapped((CUdeviceptr)memory, bytes);
+	} else if (place) {
+		hs_debug("host memory: mapped at %p, not at 0x%llx", place, (unsigned long long)to);
+	}
 	if (place && moved == MAP_FAILED)
 		munmap(place, bytes);
 	errno = saved;
