@@ -8,11 +8,23 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
+/* The gap behind the last row or plane counts, too: whether the driver looks at it
+ * is not known. A single row has none. */
+static struct hs_span reach(const struct hs_box_side *side, const struct hs_box *box)
+{
+	struct hs_span span = hs_box_span(side, box);
+
+	if (span.bytes && box->depth > 1)
+		span.bytes = box->depth * side->slice;
+	else if (span.bytes && box->height > 1)
+		span.bytes = box->height * side->pitch;
+	return span;
+}
+
 /* Bytes of the box's span that lie before the first seam on either side. */
 static size_t before_seam(const struct hs_box_copy *copy, const struct hs_box *box, bool *crosses)
 {
-	const struct hs_span dst = hs_box_span(&copy->dst, box);
-	const struct hs_span src = hs_box_span(&copy->src, box);
+	const struct hs_span dst = reach(&copy->dst, box), src = reach(&copy->src, box);
 	const size_t to = hs_copy_seam(dst.start, dst.bytes) - dst.start;
 	const size_t from = hs_copy_seam(src.start, src.bytes) - src.start;
 
@@ -95,25 +107,33 @@ struct hs_span hs_box_written(const CUDA_MEMCPY3D *copy)
 	return hs_box_span(&dst, &whole);
 }
 
-/* The part's description: what stood for itself is said. */
-#define MOVE(c, part, side)                                                                        \
+/* The part's description. It begins at its base: the driver refuses a part that
+ * lies behind a seam and has its base before it. Nor may rows be longer than what
+ * is copied of a single one. */
+#define MOVE(c, part, side, z_, rows_)                                                             \
 	do {                                                                                       \
-		if (!(c)->side##Pitch)                                                             \
-			(c)->side##Pitch = (c)->side##XInBytes + (c)->WidthInBytes;                \
-		(c)->side##XInBytes += (part)->x;                                                  \
-		(c)->side##Y += (part)->y;                                                         \
+		const size_t pitch_ = (c)->side##Pitch ? (c)->side##Pitch                          \
+						       : (c)->side##XInBytes + (c)->WidthInBytes;  \
+		const size_t by_ = ((z_) * (rows_) + (c)->side##Y + (part)->y) * pitch_ +          \
+				   (c)->side##XInBytes + (part)->x;                                \
+		(c)->side##Host = (void *)((uintptr_t)(c)->side##Host + by_);                      \
+		(c)->side##Device += by_;                                                          \
+		(c)->side##XInBytes = (c)->side##Y = 0;                                            \
+		(c)->side##Pitch =                                                                 \
+			(part)->height > 1 || (part)->depth > 1 ? pitch_ : (part)->width;          \
 	} while (0)
 #define MOVE3D(c, part, side)                                                                      \
 	do {                                                                                       \
-		(c)->side##Height = ROWS(c, side);                                                 \
-		(c)->side##Z += (part)->z;                                                         \
-		MOVE(c, part, side);                                                               \
+		const size_t height_ = ROWS(c, side);                                              \
+		MOVE(c, part, side, (c)->side##Z + (part)->z, height_);                            \
+		(c)->side##Height = (part)->depth > 1 ? height_ : (part)->height;                  \
+		(c)->side##Z = 0;                                                                  \
 	} while (0)
 
 #define PART2D(c, part)                                                                            \
 	do {                                                                                       \
-		MOVE(c, part, src);                                                                \
-		MOVE(c, part, dst);                                                                \
+		MOVE(c, part, src, 0, 0);                                                          \
+		MOVE(c, part, dst, 0, 0);                                                          \
 	} while (0)
 #define PART3D(c, part)                                                                            \
 	do {                                                                                       \

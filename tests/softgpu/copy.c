@@ -157,10 +157,17 @@ static CUresult box_of(struct soft_box *out, unsigned *sides, const CUDA_MEMCPY3
 	box.src_slice = (c->srcHeight ? c->srcHeight : box.height) * box.src_pitch;
 	box.dst_slice = (c->dstHeight ? c->dstHeight : box.height) * box.dst_pitch;
 	if (box.src_pitch < c->srcXInBytes + box.width ||
-		box.dst_pitch < c->dstXInBytes + box.width)
+		box.dst_pitch < c->dstXInBytes + box.width ||
+		(c->srcHeight && c->srcHeight < c->srcY + box.height) ||
+		(c->dstHeight && c->dstHeight < c->dstY + box.height))
 		return CUDA_ERROR_INVALID_VALUE;
 	box.src = src + c->srcXInBytes + c->srcY * box.src_pitch + c->srcZ * box.src_slice;
 	box.dst = dst + c->dstXInBytes + c->dstY * box.dst_pitch + c->dstZ * box.dst_slice;
+	/* The base, not the first byte, tells of which memory the copy is (driver 580
+	 * refused parts of a box whose base was left before a seam). */
+	if (soft_range_find((uintptr_t)src) != soft_range_find((uintptr_t)box.src) ||
+		soft_range_find((uintptr_t)dst) != soft_range_find((uintptr_t)box.dst))
+		return CUDA_ERROR_INVALID_VALUE;
 	*out = box;
 	*sides = side;
 	return CUDA_SUCCESS;
@@ -218,10 +225,21 @@ CUresult soft_copy_op(struct soft_op *op, const CUDA_MEMCPY3D *c)
 	return result ? result : check(&op->box, side, &src, &dst);
 }
 
+/* What no node can hold is refused while it would be captured (driver 580), and
+ * the capture goes on. */
+static bool captures(CUstream handle, bool per_thread)
+{
+	struct soft_stream *stream = soft_stream_find(handle, per_thread);
+
+	return stream && stream->capture;
+}
+
 static CUresult copy3d_peer(
 	const CUDA_MEMCPY3D_PEER *c, unsigned side, CUstream stream, bool per_thread)
 {
 	SOFT_ENTER(side & SYNC ? SOFT_CONTEXT | SOFT_UNSAFE : SOFT_CONTEXT);
+	if (captures(stream, per_thread))
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	return c ? box_copy(c, side, stream, per_thread) : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -245,6 +263,11 @@ static CUresult batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_
 	if (!dsts || !srcs || !sizes || !count || !attributes || !first || !attribute_count ||
 		attribute_count > count || !stream || stream == CU_STREAM_LEGACY)
 		return CUDA_ERROR_INVALID_VALUE; /* "must not be the legacy stream" (cuda.h) */
+	{
+		SOFT_ENTER(SOFT_CONTEXT);
+		if (captures(stream, per_thread))
+			return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
 	if (failed)
 		*failed = SIZE_MAX;
 	for (size_t i = 0; i < count; i++) {
@@ -286,6 +309,8 @@ static CUresult batch3d(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *faile
 
 	if (!ops || !count || flags || !stream || stream == CU_STREAM_LEGACY)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (captures(stream, per_thread))
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (failed)
 		*failed = SIZE_MAX;
 	for (size_t i = 0; i < count && !result; i++) {
