@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#define AT (SEAM + 70001)
+#define AT (SEAM + 70004) /* scribble writes words */
 #define BYTES 12000
 
 static struct touch window, buffer, sink;
