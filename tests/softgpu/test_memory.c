@@ -129,15 +129,18 @@ static void test_vmm_accounts_while_mapped(void **state)
 	assert_true(faults((char *)start));
 }
 
-/* As driver 580.159.04: hints in steps of 32 MiB, and so must be the sizes. */
+/* As driver 580.159.04: hints in steps of 32 MiB, and so must be the sizes; none
+ * for sizes of which there are addresses in stock. */
 static void test_hints(void **state)
 {
-	CUdeviceptr a, b, c;
+	CUdeviceptr a, b, c, stock;
 
 	(void)state;
 #ifdef __SANITIZE_THREAD__
 	skip(); /* none is honoured (vmm.c) */
 #endif
+	ok(cuMemAddressReserve(&stock, 96 * MIB, 0, BASE, 0));
+	assert_int_not_equal(stock, BASE);
 	ok(cuMemAddressReserve(&a, 32 * MIB, 0, BASE + 500 * MIB, 0));
 	assert_int_equal(a, BASE + 512 * MIB);
 	ok(cuMemAddressReserve(&b, 8 * MIB, 0, BASE, 0));
@@ -147,6 +150,10 @@ static void test_hints(void **state)
 	ok(cuMemAddressFree(a, 32 * MIB));
 	ok(cuMemAddressFree(b, 8 * MIB));
 	ok(cuMemAddressFree(c, 64 * MIB));
+	ok(cuMemAddressFree(stock, 96 * MIB));
+	ok(cuMemAddressReserve(&a, 64 * MIB, 0, BASE, 0));
+	assert_int_not_equal(a, BASE); /* there again */
+	ok(cuMemAddressFree(a, 64 * MIB));
 }
 
 static void test_one_handle_twice(void **state)
@@ -322,8 +329,13 @@ static void test_copies(void **state)
 	box.srcDevice = b;
 	box.srcPitch = pitch;
 	box.srcHeight = 2;
-	box.srcY = 1;
+	box.srcY = 1; /* beyond the height of a plane */
+	refused(cuMemcpy3D_v2(&box), CUDA_ERROR_INVALID_VALUE);
+	box.srcDevice += pitch;
+	box.srcY = 0;
 	ok(cuMemcpy3D_v2(&box));
+	rows.dstDevice = b - pitch; /* the first row lies in it, the base does not */
+	refused(cuMemcpy2D_v2(&rows), CUDA_ERROR_INVALID_VALUE);
 	for (int y = 0; y < 4; y++)
 		assert_memory_equal(to + y * 8, from + y * 16 + 4, 8);
 	refused(cuMemcpyDtoD_v2(b, (CUdeviceptr)from, 8), CUDA_ERROR_INVALID_VALUE);
