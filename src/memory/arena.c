@@ -8,6 +8,7 @@
 
 /* Steps before giving up, over foreign mappings and to what the driver takes. */
 #define TRIES 32
+#define GAPS 32 /* of a size that is asked for, 1 GiB at least */
 
 /* When another address is offered we ask for rounder ones, and stay with what
  * worked: other drivers may want more than 580 does. */
@@ -61,20 +62,35 @@ static bool grow(void)
 	return true;
 }
 
-/* The driver's reservation of exactly these addresses; *got: what it offers. */
+/*
+ * The driver's reservation of exactly these addresses; *got: what it offers.
+ * Driver 580.159.04 looks among the addresses that it keeps in stock before it
+ * looks at a hint, so a small size gets its hint only once no gap there is large
+ * enough (in PyTorch processes gaps of some 200 MiB were seen). We fill the gaps
+ * meanwhile: addresses cost nothing.
+ */
 static bool hold(CUdeviceptr start, size_t bytes, CUdeviceptr *got)
 {
+	CUdeviceptr gaps[GAPS];
 	CUresult result;
+	size_t n = 0;
 
-	*got = 0;
-	result = hs_driver.cuMemAddressReserve(got, bytes, HS_GRANULE, start, 0);
-	if (result != CUDA_SUCCESS)
+	for (;;) {
 		*got = 0;
+		result = hs_driver.cuMemAddressReserve(got, bytes, HS_GRANULE, start, 0);
+		if (result != CUDA_SUCCESS)
+			*got = 0;
+		if (!*got || *got == start || n == GAPS)
+			break;
+		gaps[n++] = *got;
+	}
 	if (*got != start)
 		hs_debug("address 0x%llx for %zu MiB: the driver offers 0x%llx (CUDA error %d)",
 			(unsigned long long)start, bytes >> 20, (unsigned long long)*got, result);
 	if (*got && *got != start)
 		hs_driver.cuMemAddressFree(*got, bytes);
+	while (n)
+		hs_driver.cuMemAddressFree(gaps[--n], bytes);
 	return *got == start;
 }
 

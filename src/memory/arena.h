@@ -27,8 +27,9 @@
 #endif
 
 /* Driver 580.159.04 honours a hint at multiples of 32 MiB only (+480, +512 and
- * +544 MiB, but not +496), and none for 2, 6 or 8 MiB. So both addresses and
- * sizes are multiples of this. */
+ * +544 MiB, but not +496), and none for sizes of which it has addresses in stock
+ * (2, 6 or 8 MiB nearly always, 128 MiB in some processes). So both addresses
+ * and sizes are multiples of this, and arena.c uses up that stock. */
 #define HS_ARENA_STEP ((size_t)32 << 20)
 
 enum hs_arena_part { HS_ARENA_WINDOWS, HS_ARENA_AREAS };

@@ -107,8 +107,29 @@ CUresult cuMemGetAllocationGranularity(
 #endif
 
 /* As measured (driver 580.159.04): a hint is honoured at the next multiple of
- * 32 MiB, and only for sizes that are one. */
+ * 32 MiB, and only for sizes that are one and for which no addresses are in
+ * stock. */
 #define HINT_STEP ((uintptr_t)32 << 20)
+#define STOCK ((size_t)96 << 20)
+static size_t from_stock;
+static uintptr_t stocked[STOCK / HINT_STEP];
+
+static bool stock_has(size_t bytes)
+{
+	return HINTS && !(bytes & (HINT_STEP - 1)) && bytes <= STOCK - from_stock;
+}
+
+/* `bytes` at start were taken, or (given) came back if they are the stock's. */
+static void stock_note(uintptr_t start, size_t bytes, bool given)
+{
+	for (size_t i = 0; i < STOCK / HINT_STEP; i++) {
+		if (stocked[i] != (given ? start : 0))
+			continue;
+		stocked[i] = given ? 0 : start;
+		from_stock += given ? -bytes : bytes;
+		return;
+	}
+}
 
 static void *reserve_at(uintptr_t hint, size_t bytes)
 {
@@ -122,6 +143,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment, C
 	unsigned long long flags)
 {
 	uintptr_t start, slack;
+	bool stock;
 
 	SOFT_ENTER(0);
 	if (!out || !granular(0, bytes) || flags || alignment & (alignment - 1))
@@ -129,7 +151,8 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment, C
 	if (alignment < SOFT_GRANULE)
 		alignment = SOFT_GRANULE;
 	hint = (hint + HINT_STEP - 1) & ~(HINT_STEP - 1);
-	if (HINTS && hint && !(hint & (alignment - 1)) && !(bytes & (HINT_STEP - 1)) &&
+	stock = stock_has(bytes);
+	if (HINTS && !stock && hint && !(hint & (alignment - 1)) && !(bytes & (HINT_STEP - 1)) &&
 		reserve_at(hint, bytes) != MAP_FAILED) {
 		start = hint;
 	} else { /* anywhere: a hint is no more than that */
@@ -146,6 +169,8 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment, C
 		munmap((void *)start, bytes);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	if (stock)
+		stock_note(start, bytes, false);
 	*out = start;
 	return CUDA_SUCCESS;
 }
@@ -178,6 +203,7 @@ CUresult cuMemAddressFree(CUdeviceptr start, size_t bytes)
 	if (!range || range->start != start || range->bytes != bytes || overlaps(start, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	munmap((void *)start, bytes);
+	stock_note(start, bytes, true);
 	soft_range_remove(range);
 	return CUDA_SUCCESS;
 }
