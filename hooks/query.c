@@ -38,6 +38,31 @@ HS_EXPORT CUresult cuPointerGetAttributes(
 	return hs_hook_end(hs_memory_attributes(count, which, data, ptr));
 }
 
+/* The driver has this attribute for memory of cuMemAlloc, and for mapped memory a
+ * flag of the context that does the same for all of its memory (580: the attribute
+ * is NOT_SUPPORTED there). It stays set: who else wants it cannot be told. */
+static CUresult always_synchronise(bool always)
+{
+	unsigned flags;
+	CUresult result = hs_driver.cuCtxGetFlags(&flags);
+
+	if (result != CUDA_SUCCESS || !always || flags & CU_CTX_SYNC_MEMOPS)
+		return result;
+	if (!hs_driver.cuCtxSetFlags)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return hs_driver.cuCtxSetFlags(flags | CU_CTX_SYNC_MEMOPS);
+}
+
+HS_EXPORT CUresult cuPointerSetAttribute(
+	const void *value, CUpointer_attribute which, CUdeviceptr ptr)
+{
+	if (!hs_hook_begin())
+		return HS_REAL(cuPointerSetAttribute)(value, which, ptr);
+	if (value && which == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && hs_window_find(ptr))
+		return hs_hook_end(always_synchronise(*(const unsigned char *)value));
+	return hs_hook_end(hs_driver.cuPointerSetAttribute(value, which, ptr));
+}
+
 /* What is not for memory of cuMemAlloc is refused as the driver does that, what
  * is for it and not for mapped memory as the driver refuses windows. */
 

@@ -37,6 +37,7 @@
 	HOOK(cuMemGetAddressRange_v2, PFN_cuMemGetAddressRange_v3020, 0) \
 	HOOK(cuPointerGetAttribute, PFN_cuPointerGetAttribute_v4000, 0) \
 	HOOK(cuPointerGetAttributes, PFN_cuPointerGetAttributes_v7000, 0) \
+	HOOK(cuPointerSetAttribute, PFN_cuPointerSetAttribute_v6000, 0) \
 	HOOK(cuIpcGetMemHandle, PFN_cuIpcGetMemHandle_v4010, 0) \
 	HOOK(cuMemHostGetDevicePointer_v2, PFN_cuMemHostGetDevicePointer_v3020, 0) \
 	HOOK(cuMemRetainAllocationHandle, PFN_cuMemRetainAllocationHandle_v11000, 0) \
@@ -178,6 +179,8 @@
 	USE(cuCtxGetCurrent, PFN_cuCtxGetCurrent_v4000, 0) \
 	USE(cuCtxSetCurrent, PFN_cuCtxSetCurrent_v4000, 0) \
 	USE(cuCtxGetDevice, PFN_cuCtxGetDevice_v2000, 0) \
+	USE(cuCtxGetFlags, PFN_cuCtxGetFlags_v7000, 0) \
+	USE(cuCtxSetFlags, PFN_cuCtxSetFlags_v12010, HS_ROW_OPTIONAL) \
 	USE(cuCtxPushCurrent_v2, PFN_cuCtxPushCurrent_v4000, 0) \
 	USE(cuCtxPopCurrent_v2, PFN_cuCtxPopCurrent_v4000, 0) \
 	USE(cuCtxCreate_v2, PFN_cuCtxCreate_v3020, 0) \

@@ -119,6 +119,34 @@ static void windows_answer_as_memory(void)
 	touch_free(&window);
 }
 
+/* A synchronous copy is then over when it returns. */
+static void windows_may_be_synchronous(void)
+{
+	const unsigned yes = 1, no = 0;
+	unsigned flags;
+	struct touch window, small;
+
+	touch_make(&window, TOUCH_WINDOW, 12 * MIB);
+	touch_make(&small, TOUCH_DEVICE, MIB);
+	for (int i = 0; i < 2; i++) {
+		struct touch *t = i ? &window : &small;
+
+		for (size_t at = 0; at < t->bytes; at += t->bytes / 3)
+			CHECK(cuPointerSetAttribute(
+				&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, t->ptr + at));
+		CHECK(cuPointerSetAttribute(&no, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, t->ptr));
+		EXPECT(cuPointerSetAttribute(&yes, CU_POINTER_ATTRIBUTE_MAPPED, t->ptr) ==
+			CUDA_ERROR_INVALID_VALUE);
+		EXPECT(cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, t->ptr) ==
+			CUDA_ERROR_INVALID_VALUE);
+	}
+	CHECK(cuPointerSetAttribute(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, window.ptr + SEAM));
+	CHECK(cuCtxGetFlags(&flags)); /* for windows it is the context's */
+	EXPECT(flags & CU_CTX_SYNC_MEMOPS || getenv("HISPARSE_DISABLE"));
+	touch_free(&small);
+	touch_free(&window);
+}
+
 /* It moves, is counted, and is never a window, however large. */
 static void managed_memory_is_the_drivers(void)
 {
@@ -180,6 +208,7 @@ int main(void)
 	touch_start();
 	either_free_frees();
 	windows_answer_as_memory();
+	windows_may_be_synchronous();
 	managed_memory_is_the_drivers();
 	printf("answers: as of ordinary memory\n");
 	return 0;

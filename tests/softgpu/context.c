@@ -383,6 +383,24 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context)
 	return CUDA_SUCCESS;
 }
 
+CUresult cuCtxGetFlags(unsigned *flags)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	if (!flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	*flags = soft.flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetFlags(unsigned flags)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	if (flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+		return CUDA_ERROR_INVALID_VALUE;
+	soft.flags = flags;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuCtxGetDevice(CUdevice *device)
 {
 	SOFT_ENTER(SOFT_CONTEXT);

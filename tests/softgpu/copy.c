@@ -69,9 +69,9 @@ static CUresult submit(struct soft_box box, unsigned side, CUstream handle, bool
 	if (result)
 		return result;
 	wait = !known_dst ||
-	       (side & SYNC &&
-		       (!known_src || soft_place((uintptr_t)box.src, NULL) == SOFT_ON_HOST ||
-			       soft_place((uintptr_t)box.dst, NULL) == SOFT_ON_HOST));
+	       (side & SYNC && (soft.flags & CU_CTX_SYNC_MEMOPS || !known_src ||
+				       soft_place((uintptr_t)box.src, NULL) == SOFT_ON_HOST ||
+				       soft_place((uintptr_t)box.dst, NULL) == SOFT_ON_HOST));
 	if (!known_src && !stream->capture && soft_fuzzing() && !wait && !stage(&box))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	op.box = box;

@@ -97,6 +97,19 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute which, CUdevicept
 	return attribute(data, which, ptr);
 }
 
+/* Not for what is mapped (driver 580); what it asks for is kept for the context
+ * only. */
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute which, CUdeviceptr ptr)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	struct soft_range *range = soft_range_find(ptr);
+
+	if (!value || which != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !range ||
+		soft_place(ptr, NULL) == SOFT_NOWHERE)
+		return CUDA_ERROR_INVALID_VALUE;
+	return range->kind == SOFT_RESERVED ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
 /* What does not apply reads 0 here, and an unknown pointer is no error. */
 CUresult cuPointerGetAttributes(
 	unsigned count, CUpointer_attribute *which, void **data, CUdeviceptr ptr)

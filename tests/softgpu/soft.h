@@ -26,6 +26,7 @@ struct soft_state {
 	size_t device_bytes, device_used; /* SOFTGPU_MEMORY_MIB */
 	size_t host_bytes, host_used;	  /* SOFTGPU_HOST_MIB: pinned memory */
 	uint64_t launches;
+	unsigned flags; /* of every context */
 };
 extern struct soft_state soft;
 
