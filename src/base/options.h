@@ -19,7 +19,7 @@ enum hs_place_option { HS_OPTION_AUTO, HS_OPTION_HOST, HS_OPTION_DEVICE };
 #define HS_AUTO UINT64_MAX
 
 struct hs_options {
-	uint64_t slots, host_bytes, gpu_bytes, row;
+	uint64_t slots, host_bytes, gpu_bytes, row, layers;
 	const char *profiles;
 	int policy, place;
 	uint64_t window_bytes; /* in bytes, although the variable counts MiB */

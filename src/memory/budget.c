@@ -26,10 +26,12 @@ static size_t fixed; /* part of the reserve; 0 while windows may not live on the
 static size_t pool;
 static _Atomic size_t used[2]; /* by enum hs_place */
 static _Atomic size_t own;
-static _Atomic size_t hot, mapped;	     /* the reserve's other parts, by the tokens told */
-static _Atomic size_t maps;		     /* of the KV windows seen, if that is more */
-static _Atomic size_t lowest = SIZE_MAX;     /* that was left for KV */
-static _Atomic size_t first_told, last_told; /* 0: nothing told yet */
+static _Atomic size_t hot, mapped;	       /* the reserve's other parts, by the tokens told */
+static _Atomic size_t maps;		       /* of the KV windows seen, if that is more */
+static _Atomic size_t lowest = SIZE_MAX;       /* that was left for KV */
+static _Atomic size_t lowest_small = SIZE_MAX; /* the same if there were no windows */
+static _Atomic size_t largest;		       /* window that went */
+static _Atomic size_t first_told, last_told;   /* 0: nothing told yet */
 static _Atomic bool kv_seen, pool_failed;
 
 static size_t smaller(size_t a, size_t b)
@@ -115,14 +117,27 @@ static CUresult device_left(size_t *left)
 	return result;
 }
 
+/* The hot rows of all layers, where both numbers were given; 0: by the tokens. They
+ * leave half of the room to KV. */
+static size_t promised(size_t room)
+{
+	const struct hs_options *options = hs_options();
+
+	if (options->slots == HS_AUTO || options->layers == HS_AUTO)
+		return 0;
+	return smaller(options->slots * options->layers * (options->row + HOT_BYTES), room / 2);
+}
+
 /* What is told for so much free memory: the most for which the device holds keys,
  * maps and hot rows, and the device and the pool all of it. */
 static size_t story(size_t device, size_t host)
 {
 	const uint64_t row = hs_options()->row;
 	const uint64_t told = (row + KEY_BYTES) * HS_HOT_ONE_IN;
-	const uint64_t held = (KEY_BYTES + MAP_BYTES) * HS_HOT_ONE_IN + row + HOT_BYTES;
-	const uint64_t room = above(device, fixed);
+	const size_t rows = promised(above(device, fixed));
+	const uint64_t held =
+		(KEY_BYTES + MAP_BYTES) * HS_HOT_ONE_IN + (rows ? 0 : row + HOT_BYTES);
+	const uint64_t room = above(device, fixed) - rows;
 
 	return smaller(room * told / held, (room + host) * told / (held + row * HS_HOT_ONE_IN));
 }
@@ -138,10 +153,26 @@ static size_t for_kv(size_t left, struct hs_memory_counts *zeros)
 		total);
 }
 
-/* What has been in use beyond what is now: it will be again. */
+static size_t small_only(size_t device)
+{
+	struct hs_memory_counts all = {.pool = 0}, zeros = {.pool = 0};
+
+	hs_window_read(&all);
+	hs_window_zeros(&zeros);
+	return device +
+	       above(all.window_bytes[HS_PLACE_DEVICE], zeros.window_bytes[HS_PLACE_DEVICE]);
+}
+
+/* What has been in use beyond what is now: it will be again. Of windows an allocator
+ * hoards some, and gives them back when memory is short: the largest counts, or
+ * half of them. */
 static size_t comes_and_goes(size_t device)
 {
-	return above(device, atomic_load(&lowest));
+	const size_t fall = above(device, atomic_load(&lowest));
+	const size_t small = smaller(fall, above(small_only(device), atomic_load(&lowest_small)));
+	const size_t windows = fall - small;
+
+	return small + smaller(windows, larger(windows / 2, atomic_load(&largest)));
 }
 
 /* As long as no KV window is known: later ones find what they were promised. */
@@ -149,27 +180,45 @@ static void adjust(size_t left)
 {
 	const uint64_t row = hs_options()->row;
 	struct hs_memory_counts zeros;
-	size_t device, tokens;
+	size_t device, tokens, rows;
 
 	device = for_kv(left, &zeros);
-	tokens = story(above(device, comes_and_goes(device)),
-			 above(pool, hs_budget_used(HS_PLACE_HOST)) +
-				 zeros.window_bytes[HS_PLACE_HOST]) /
+	device = above(device, comes_and_goes(device));
+	rows = promised(above(device, fixed));
+	tokens = story(device, above(pool, hs_budget_used(HS_PLACE_HOST)) +
+				       zeros.window_bytes[HS_PLACE_HOST]) /
 		 (row + KEY_BYTES);
-	atomic_store(&hot, tokens / HS_HOT_ONE_IN * (row + HOT_BYTES));
+	atomic_store(&hot, rows ? rows : tokens / HS_HOT_ONE_IN * (row + HOT_BYTES));
 	atomic_store(&mapped, tokens * MAP_BYTES);
+}
+
+static void least(_Atomic size_t *least, size_t value)
+{
+	size_t before = atomic_load(least);
+
+	while (value < before && !atomic_compare_exchange_weak(least, &before, value))
+		;
 }
 
 void hs_budget_sample(size_t bytes)
 {
 	struct hs_memory_counts zeros;
-	size_t left, before = atomic_load(&lowest);
+	size_t left;
 
 	if (bytes < SAMPLED || !hs_budget_active() || atomic_load(&kv_seen) ||
 		device_left(&left) != CUDA_SUCCESS)
 		return;
 	left = for_kv(left, &zeros);
-	while (left < before && !atomic_compare_exchange_weak(&lowest, &before, left))
+	least(&lowest, left);
+	least(&lowest_small, small_only(left));
+}
+
+void hs_budget_goes(size_t bytes)
+{
+	size_t before = atomic_load(&largest);
+
+	hs_budget_sample(bytes);
+	while (bytes > before && !atomic_compare_exchange_weak(&largest, &before, bytes))
 		;
 }
 
@@ -227,6 +276,13 @@ bool hs_budget_room(size_t bytes)
 	if (!hs_budget_active() || device_left(&left) != CUDA_SUCCESS)
 		return true;
 	return bytes <= above(left, above(reserved(), atomic_load(&own)));
+}
+
+bool hs_budget_fits(size_t bytes)
+{
+	size_t left;
+
+	return device_left(&left) != CUDA_SUCCESS || bytes <= left;
 }
 
 bool hs_budget_pool(size_t bytes)

@@ -9,7 +9,8 @@
  * while windows move.
  *
  *	D  free device memory (the driver's, under HISPARSE_GPU_GIB)
- *	R  the reserve: one hot row for 38 tokens, and lists and graphs
+ *	R  the reserve: HISPARSE_SLOTS hot rows for HISPARSE_LAYERS layers, or one hot
+ *	   row for 38 tokens; and lists and graphs
  *	H  what is left of the host pool
  *
  * Pool, reserve and story are those of one device, the first that is asked about:
@@ -41,9 +42,11 @@ size_t hs_budget_used(enum hs_place place);
 bool hs_budget_own(size_t bytes);
 void hs_budget_disown(size_t bytes);
 
-/* `bytes` of device memory were taken, or are about to be given back: what is in
- * use now will be in use again, whatever is free when KV is sized. */
+/* `bytes` of device memory were taken: what is in use now will be in use again,
+ * whatever is free when KV is sized. goes: a window is about to be given back; of
+ * several the allocator may have hoarded some. */
 void hs_budget_sample(size_t bytes);
+void hs_budget_goes(size_t bytes);
 
 /* The part of hs_memory_read that is about pool and reserve; zeros until a
  * window was made. */
@@ -58,6 +61,9 @@ void hs_budget_adjust(void);
 
 /* Whether `bytes` more on the current context's device leave the reserve. */
 bool hs_budget_room(size_t bytes);
+
+/* Whether the device has `bytes` left, the reserve counted in. */
+bool hs_budget_fits(size_t bytes);
 
 /* Whether the pool has `bytes` left. */
 bool hs_budget_pool(size_t bytes);

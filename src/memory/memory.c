@@ -173,7 +173,7 @@ static CUresult window_free(CUdeviceptr ptr)
 		return CUDA_ERROR_INVALID_VALUE;
 	h = hs_holding_of(window);
 	if (!atomic_load(&window->virgin))
-		hs_budget_sample(window->bytes);
+		hs_budget_goes(window->bytes);
 	hs_place_learn(h);
 	hs_holding_withdraw(h);
 	h->doomed = true;

@@ -5,6 +5,8 @@
 #include "src/memory/arena.h"
 #include "src/memory/budget.h"
 #include "src/memory/own.h"
+#include "src/memory/place.h"
+#include "src/memory/settle.h"
 #include "src/memory/window.h"
 
 #define CONTEXTS 64
@@ -133,6 +135,17 @@ static CUresult zeroed(CUdeviceptr *out, size_t bytes)
 	return result;
 }
 
+/* Hot rows and their maps are worth more than rows that happen to be on the device. */
+static bool own_room(size_t bytes)
+{
+	if (hs_world_stopped())
+		do {
+			if (hs_budget_fits(bytes) && hs_budget_own(bytes))
+				return true;
+		} while (hs_place_yield(bytes));
+	return hs_budget_own(bytes);
+}
+
 int hs_memory_own(CUdeviceptr *out, size_t bytes)
 {
 	/* Another thread's capture does not mind what a relaxed one does. */
@@ -146,7 +159,7 @@ int hs_memory_own(CUdeviceptr *out, size_t bytes)
 	if (!block)
 		return -ENOMEM;
 	hs_inside++;
-	if (!hs_budget_own(bytes))
+	if (!own_room(bytes))
 		goto free_block;
 	if (!hs_budget_take(HS_PLACE_DEVICE, bytes))
 		goto disown;
@@ -213,7 +226,7 @@ int hs_memory_hot(CUdeviceptr *out, CUdeviceptr base, uint32_t row, size_t bytes
 		return -ENOMEM;
 	hs_inside++;
 	error = -ENOMEM;
-	if (!hs_budget_own(span))
+	if (!own_room(span))
 		goto free_block;
 	error = error_of(hs_driver.cuCtxGetDevice(&device));
 	if (!error)

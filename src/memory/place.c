@@ -188,6 +188,21 @@ bool hs_place_evict(size_t bytes)
 	return moved;
 }
 
+bool hs_place_yield(size_t bytes)
+{
+	struct hs_holding *h;
+	CUdevice device;
+
+	if (!hs_budget_active() || hs_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+		return false;
+	while ((h = victim(device, 2, 0)))
+		if (move_out(h, bytes)) {
+			hs_memory_mark(); /* its layers are to have hot rows, too */
+			return true;
+		}
+	return false;
+}
+
 /* Whether the pool can take what the device has no room for. */
 static bool pool_takes(size_t bytes)
 {

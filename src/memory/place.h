@@ -26,6 +26,10 @@ CUresult hs_place_choose(enum hs_place *place, size_t bytes);
  * could be moved. */
 bool hs_place_evict(size_t bytes);
 
+/* The world is stopped, and `bytes` of our own do not fit: KV makes way. False: none
+ * can. */
+bool hs_place_yield(size_t bytes);
+
 /* A window could not be put on the host: said once, and nothing more moves. */
 void hs_place_host_failed(size_t bytes, CUresult result);
 

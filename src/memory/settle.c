@@ -19,6 +19,7 @@ static const struct timespec nap = {.tv_nsec = 20000};
 static _Atomic bool marked;
 static bool stopped; /* these two under the memory lock */
 static int64_t not_before;
+static _Thread_local bool stopped_here;
 
 void hs_memory_mark(void)
 {
@@ -93,7 +94,7 @@ bool hs_world_stop(bool waits)
 		return false;
 	/* Again: one may have begun before the gate was closed. */
 	if (hs_capture_count() == 0 && all_idle(waits)) {
-		stopped = true;
+		stopped = stopped_here = true;
 		return true;
 	}
 	hs_gate_open();
@@ -102,8 +103,13 @@ bool hs_world_stop(bool waits)
 
 void hs_world_start(void)
 {
-	stopped = false;
+	stopped = stopped_here = false;
 	hs_gate_open();
+}
+
+bool hs_world_stopped(void)
+{
+	return stopped_here;
 }
 
 /* After a try in vain we are in nobody's way for several times as long. */

@@ -18,4 +18,7 @@
 bool hs_world_stop(bool waits);
 void hs_world_start(void);
 
+/* Whether this thread has stopped it (and so holds the memory lock). */
+bool hs_world_stopped(void);
+
 #endif

@@ -317,8 +317,10 @@ class Run(Case):
                              (["vllm", "serve", "some/hub-name"], None)):
             line = self.go("--dry-run", "--", *program).stdout
             self.assertEqual(re.findall(r"HISPARSE_ROW=(\d+)", line), [str(row)] if row else [])
+            self.assertEqual(re.findall(r"HISPARSE_LAYERS=(\d+)", line), ["78"] if row else [])
         line = self.go("--row", 576, "--dry-run", "--", "vllm", "serve", model).stdout
         self.assertIn("HISPARSE_ROW=576", line)
+        self.assertIn("HISPARSE_LAYERS=78", line)
 
     def test_exit_statuses(self):
         self.assertEqual(self.go("sh", "-c", "exit 7").returncode, 7)

@@ -17,6 +17,7 @@ struct fake fake = {
 			.host_bytes = 256 * MIB,
 			.gpu_bytes = HS_AUTO,
 			.row = 656,
+			.layers = HS_AUTO,
 			.window_bytes = 4 * MIB,
 		},
 	.device_bytes = 256 * MIB,

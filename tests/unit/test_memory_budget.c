@@ -11,6 +11,8 @@
 #include "src/memory/arena.h"
 #include "src/memory/copy.h"
 #include "src/memory/pool.h"
+#include "src/memory/settle.h"
+#include "src/memory/window.h"
 
 static size_t told(size_t *total)
 {
@@ -145,6 +147,96 @@ static void what_came_and_went_comes_again(void **state)
 	fake_free(small);
 	assert_int_equal(told(NULL), story(206 * MIB, host, 656) + 50 * MIB);
 	assert_int_equal(hs_memory_reserve(), kept(story(206 * MIB, host, 656), 656));
+}
+
+/* An allocator hoards windows: of several the largest comes again, or half of all. */
+static void hoarded_windows_do_not_all_come_again(void **state)
+{
+	const size_t host = fake.options.host_bytes = 1024 * MIB;
+	CUdeviceptr window[4], small;
+
+	(void)state;
+	told(NULL);
+	for (int i = 0; i < 2; i++) {
+		window[i] = fake_window(60);
+		hs_copy_wrote(window[i], 60 * MIB, NULL, false);
+	}
+	assert_int_equal(INSIDE(hs_memory_alloc(&small, 3 * MIB)), CUDA_SUCCESS);
+	for (int i = 0; i < 2; i++)
+		fake_free(window[i]);
+	assert_int_equal(told(NULL), story(193 * MIB, host, 656) + 60 * MIB);
+	for (int i = 0; i < 4; i++) {
+		window[i] = fake_window(50);
+		hs_copy_wrote(window[i], 50 * MIB, NULL, false);
+	}
+	for (int i = 0; i < 4; i++)
+		fake_free(window[i]);
+	assert_int_equal(told(NULL), story(153 * MIB, host, 656) + 100 * MIB);
+	fake_free(small);
+}
+
+/* Hot rows of a given number for a given number of layers. */
+static void rows_of_all_layers_are_promised(void **state)
+{
+	const size_t rows = 6 * (size_t)8192 * 684, room = 224 * MIB - rows;
+	CUdeviceptr hot[6], window;
+	size_t expected;
+
+	(void)state;
+	fake.options.host_bytes = 2048 * MIB;
+	fake.options.slots = 8192;
+	fake.options.layers = 6;
+	expected = room * 788 / 136;
+	assert_int_equal(told(NULL), expected);
+	assert_int_equal(hs_memory_reserve(), 32 * MIB + rows + expected / 788 * 4);
+	/* KV takes what is not promised, and a little more; every layer gets its rows. */
+	window = fake_window(8);
+	while (hs_window_find(window)->place == HS_PLACE_DEVICE) {
+		hs_window_reveal(hs_window_find(window), HS_USE_KV, 656);
+		window = fake_window(8);
+	}
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(hs_memory_hot(&hot[i], window, 656, (size_t)656 * 8192), 0);
+	for (int i = 0; i < 6; i++)
+		hs_memory_cold(hot[i]);
+}
+
+static void too_many_rows_leave_half_to_kv(void **state)
+{
+	(void)state;
+	fake.options.host_bytes = 2048 * MIB;
+	fake.options.slots = 1 << 30;
+	fake.options.layers = 1024;
+	assert_int_equal(told(NULL), 112 * MIB * 788 / 136);
+}
+
+/* KV that is on the device makes way for rows that were asked for. */
+static void kv_makes_way_for_rows(void **state)
+{
+	CUdeviceptr kv[20], hot;
+	int count = 0;
+
+	(void)state;
+	fake.options.host_bytes = 1024 * MIB;
+	for (int i = 0; i < 20; i++) {
+		kv[i] = fake_window(16);
+		hs_window_reveal(hs_window_find(kv[i]), HS_USE_KV, 656);
+		fake_fill(kv[i], 16 * MIB, i);
+	}
+	/* Not when windows may not move. */
+	assert_int_equal(hs_memory_hot(&hot, kv[0], 656, 100 * MIB), -ENOMEM);
+	hs_memory_lock();
+	assert_true(hs_world_stop(true));
+	assert_int_equal(hs_memory_hot(&hot, kv[0], 656, 100 * MIB), 0);
+	hs_world_start();
+	hs_memory_unlock();
+	for (int i = 0; i < 20; i++) {
+		count += hs_window_find(kv[i])->place == HS_PLACE_HOST;
+		assert_int_equal(fake_wrong(kv[i], 16 * MIB, i), 0);
+	}
+	assert_true(count >= 10);
+	hs_memory_cold(hot);
+	assert_int_equal(fake.lines, 0);
 }
 
 static void a_wide_row_and_a_small_pool(void **state)
@@ -398,6 +490,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(maps_beyond_what_was_told),
 		cmocka_unit_test(weights_make_the_reserve_smaller),
 		cmocka_unit_test(what_came_and_went_comes_again),
+		cmocka_unit_test(hoarded_windows_do_not_all_come_again),
+		cmocka_unit_test(rows_of_all_layers_are_promised),
+		cmocka_unit_test(too_many_rows_leave_half_to_kv),
+		cmocka_unit_test(kv_makes_way_for_rows),
 		cmocka_unit_test(a_wide_row_and_a_small_pool),
 		cmocka_unit_test(a_small_device_keeps_an_eighth_for_lists),
 		cmocka_unit_test(standing_aside_is_the_driver),

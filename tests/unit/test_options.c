@@ -54,6 +54,7 @@ static void defaults(void **state)
 	assert_string_equal(said, "");
 	assert_true(o.slots == HS_AUTO && o.host_bytes == HS_AUTO && o.gpu_bytes == HS_AUTO);
 	assert_int_equal(o.row, 656);
+	assert_true(o.layers == HS_AUTO);
 	assert_null(o.profiles);
 	assert_null(o.trace);
 	assert_null(o.metrics);
@@ -116,6 +117,7 @@ static void bad_values(void **state)
 		{"HISPARSE_LOG", "loud", "error|warn|info|debug"},
 		{"HISPARSE_DISABLE", "maybe", "neither 0 nor 1"},
 		{"HISPARSE_ROW", "63", "from 64 to 65536"},
+		{"HISPARSE_LAYERS", "0", "from 1 to 1024"},
 	};
 	struct hs_options o, normal;
 	(void)state;

@@ -39,7 +39,7 @@ static const char *value_of(char *const *argument, const char *name)
 	return (*argument)[length] ? NULL : argument[1];
 }
 
-unsigned hs_run_row(char *const *program, const char **model)
+unsigned hs_run_row(char *const *program, const char **model, unsigned *layers)
 {
 	const char *path = NULL, *kv = NULL, *why, *value;
 	struct hs_token_bytes bytes;
@@ -59,5 +59,6 @@ unsigned hs_run_row(char *const *program, const char **model)
 	hs_model_bytes(
 		&bytes, &read, kv && !strncmp(kv, "fp8", 3) ? HS_KV_FP8 : HS_KV_BF16, false, false);
 	*model = path;
+	*layers = read.layers;
 	return (unsigned)bytes.row;
 }

@@ -78,13 +78,22 @@ static void make_options(struct argp_option *options)
 		"quiet", KEY_QUIET, NULL, 0, "say nothing when the KV cache stands", 2};
 }
 
-/* Sets LD_PRELOAD and, from the model's config, the row. Returns a status. */
+/* Sets an option that is not set. */
+static void suggest(const char *field, unsigned value)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", value);
+	setenv(hs_flag_field(field)->variable, text, 0);
+}
+
+/* Sets LD_PRELOAD and, from the model's config, row and layers. Returns a status. */
 static int prepare(struct ask *ask)
 {
-	const char *row_variable = hs_flag_field("row")->variable, *model;
-	char library[PATH_MAX], row[16], *preload;
+	char library[PATH_MAX], *preload;
+	const char *model;
 	struct hs_options checked;
-	unsigned bytes;
+	unsigned row, layers;
 	int err = 0;
 
 	if (ask->library)
@@ -101,11 +110,10 @@ static int prepare(struct ask *ask)
 	}
 	/* Not an option of the library, which warns of what it does not know. */
 	unsetenv("HISPARSE_LIBRARY");
-	if (!getenv(row_variable)) {
-		bytes = hs_run_row(ask->program, &model);
-		snprintf(row, sizeof(row), "%u", bytes);
-		if (bytes)
-			setenv(row_variable, row, 1);
+	row = hs_run_row(ask->program, &model, &layers);
+	if (row) {
+		suggest("row", row);
+		suggest("layers", layers);
 	}
 	/* The library's own parser: what it would only warn of ends the command here. */
 	if (hs_options_read(&checked)) {
