@@ -33,13 +33,16 @@ def real_driver():
 def run(what, command, env):
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
-        status, told = done.returncode, done.stdout + done.stderr
+        status, out, err = done.returncode, done.stdout, done.stderr
     except subprocess.TimeoutExpired as late:
-        status, told = "none in 300 s", str(late.stdout) + str(late.stderr)
-    last = told.strip().splitlines()[-1] if told.strip() else ""
-    print(f"{what}: {'ok' if status == 0 else f'exit {status}'}: {last}", flush=True)
+        status, out, err = "none in 300 s", str(late.stdout), str(late.stderr)
+    cache = [line.split("info: ")[1] for line in err.splitlines() if "info: cache:" in line]
+    print(f"{what}: {'ok' if status == 0 else f'exit {status}'}: "
+          f"{'; '.join(out.strip().splitlines()[-5:] + cache)}", flush=True)
     if status:
-        print("\n".join("    " + line for line in told.splitlines()[-25:]), flush=True)
+        told = [line for line in err.splitlines() if "info: " not in line]
+        told = told if len(told) < 40 else told[:30] + ["..."] + told[-10:]
+        print("\n".join("    " + line for line in told), flush=True)
     return status == 0
 
 
