@@ -38,6 +38,7 @@ struct fake {
 	int syncs, unmapped_while_busy, broken_captures, outside;
 	int reservations, mappings, handles, registered, driver_allocs;
 	CUdeviceptr misplace; /* this hint is not honoured */
+	bool keeps;	      /* the driver, of freed addresses what follows a step */
 	char line[512];	      /* the last log line */
 	int lines;	      /* warn and above */
 	struct hs_extent extents[4]; /* layers of any window */

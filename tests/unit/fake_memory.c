@@ -75,6 +75,8 @@ static bool leave(CUdeviceptr at, enum kind kind)
 	return true;
 }
 
+static CUdeviceptr kept;
+
 static CUresult reserve(
 	CUdeviceptr *out, size_t bytes, size_t align, CUdeviceptr hint, unsigned long long flags)
 {
@@ -83,6 +85,10 @@ static CUresult reserve(
 	(void)align, (void)flags;
 	if (fake.no_addresses)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (kept && kept - hint < bytes) {
+		munmap((void *)kept, HS_GRANULE);
+		kept = 0;
+	}
 	/* As driver 580: both in steps of 32 MiB, or it is nobody's hint. */
 	got = hint == fake.misplace || (hint | bytes) & (HS_ARENA_STEP - 1)
 		      ? hold(0, bytes, 0)
@@ -103,6 +109,10 @@ static CUresult unreserve(CUdeviceptr at, size_t bytes)
 	assert_true(leave(at, RESERVED));
 	fake.reservations--;
 	munmap((void *)at, bytes);
+	if (fake.keeps && bytes > HS_ARENA_STEP) {
+		kept = at + HS_ARENA_STEP;
+		hold(kept, HS_GRANULE, MAP_FIXED_NOREPLACE);
+	}
 	return CUDA_SUCCESS;
 }
 

@@ -176,6 +176,31 @@ static void a_registration_elsewhere_falls_back(void **state)
 	fall_back(9);
 }
 
+/* The kernel does not give the addresses: the driver's own memory goes there, and
+ * the next window gets the better kind again. */
+static void taken_addresses_fall_back(void **state)
+{
+	CUdeviceptr first = fake_window(8), next = fake_window(8);
+
+	(void)state;
+	fake.options.place = HS_OPTION_HOST;
+	fake_fill(first, BYTES, 7);
+	fake_fill(next, BYTES, 8);
+	fake.keeps = true;
+	reveal(first, HS_USE_KV);
+	hs_memory_settle(true);
+	fake.keeps = false;
+	assert_int_equal(tail(first), HS_PLACE_HOST);
+	assert_int_equal(fake.registered, 0);
+	reveal(next, HS_USE_KV);
+	hs_memory_settle(true);
+	assert_int_equal(tail(next), HS_PLACE_HOST);
+	assert_int_equal(fake.registered, 1);
+	assert_int_equal(fake_wrong(first, BYTES, 7), 0);
+	assert_int_equal(fake_wrong(next, BYTES, 8), 0);
+	assert_int_equal(fake.lines, 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
@@ -185,6 +210,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_broken_move_to_the_drivers_memory_is_undone),
 		cmocka_unit_test(refused_registration_falls_back),
 		cmocka_unit_test(a_registration_elsewhere_falls_back),
+		cmocka_unit_test(taken_addresses_fall_back),
 	};
 
 	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
