@@ -16,6 +16,7 @@ import sys
 PROGRAMS = (
     ("copies", ("lines", "boxes", "batches", "fills", "captured"), True),
     ("nodes", ("nodes",), True),
+    ("boxes", ("rules",), True),
     ("answers", ("answers",), True),
     ("share", (), False),
     ("allocs", ("cap", "segments", "sleep"), False),
