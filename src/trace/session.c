@@ -111,7 +111,7 @@ static void take(CUdevice device, const struct hs_journal_head *record, void *da
 	if (record->what == HS_JOURNAL_LISTS) {
 		if (session.record)
 			hs_record_add(session.record, record);
-	} else if (session.timeline) {
+	} else if (session.timeline && !session.stopping) {
 		session.launched = true;
 		hs_layer_each(find_row, &row);
 		hs_timeline_launch(session.timeline, (uint32_t)device,
@@ -133,6 +133,15 @@ static void drain(void)
 	free(kernels);
 }
 
+/* From when on launches were told. At a stop for the last time: then they cease to
+ * be, at the next safe moment, which may come before our thread does. */
+static void tell_since(void)
+{
+	if (session.timeline && !session.stopping)
+		hs_timeline_since(
+			session.timeline, hs_journal_since() + (uint64_t)hs_cupti_ahead());
+}
+
 /* What has been told of long enough that nothing earlier comes. */
 static void advance(bool all)
 {
@@ -140,7 +149,7 @@ static void advance(bool all)
 
 	if (!session.timeline)
 		return;
-	hs_timeline_since(session.timeline, hs_journal_since() + (uint64_t)hs_cupti_ahead());
+	tell_since();
 	latest = hs_timeline_latest(session.timeline);
 	if (all || latest > SETTLED)
 		hs_timeline_run(session.timeline, all ? UINT64_MAX : latest - SETTLED);
@@ -273,6 +282,7 @@ static int start_trace(const char *name, char *line, size_t room)
 	error = claim(session.path, name, &session.locks[0]);
 	if (error)
 		goto say;
+	drain(); /* of what was told after the last trace */
 	if (hs_cupti_start(why)) {
 		head.clock = "device";
 		head.why = why;
@@ -326,15 +336,25 @@ static void start_record(const char *name)
 	ask();
 }
 
-/* The device is waited for, once, so that CUPTI knows when its kernels ended. */
+/* The device is waited for, once, so that CUPTI knows when its kernels ended. What
+ * runs from then on is no part of the trace. */
 static void stop_trace(void)
 {
-	session.stopping = true;
-	ask();
 	if (hs_cupti_on()) {
 		hs_driver.cuCtxSynchronize();
 		hs_cupti_stop();
 	}
+	drain();
+	tell_since();
+	session.stopping = true;
+	ask();
+}
+
+/* Between a stop and the next safe moment launches still tell: whoever starts then
+ * would not know which of them belong to a kernel that CUPTI saw. */
+static bool ending(void)
+{
+	return !session.export && (hs_journal_on() & HS_JOURNAL_LAUNCHES);
 }
 
 static void begin(void)
@@ -387,7 +407,7 @@ void hs_session_settle(void)
 	atomic_store(&next, now + LOOK_MS * 1000000ull);
 	if (!session.begun)
 		begin();
-	if (hs_control_read(request))
+	if (!ending() && hs_control_read(request))
 		obey(request);
 	pthread_mutex_unlock(&lock);
 }

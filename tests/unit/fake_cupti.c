@@ -3,13 +3,19 @@
 #include "tests/unit/fake_cupti.h"
 
 #include <cupti.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
+#define RECORDS 256u
+
 static struct fake_cupti fake;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around these two */
+static CUpti_ActivityKernel9 records[RECORDS];
+static size_t count;
 static CUpti_BuffersCallbackRequestFunc request;
 static CUpti_BuffersCallbackCompleteFunc complete;
 
@@ -47,6 +53,43 @@ EXPORT void fake_deliver(unsigned first, unsigned count, const char *name)
 EXPORT void fake_deliver_foreign(unsigned char *buffer, size_t size)
 {
 	complete(NULL, 0, buffer, size, sizeof(CUpti_ActivityKernel9));
+}
+
+EXPORT void fake_kernel(uint64_t start, uint64_t end, uint64_t node, const char *name)
+{
+	pthread_mutex_lock(&lock);
+	if (fake.enabled) {
+		if (count == RECORDS)
+			abort();
+		records[count] = (CUpti_ActivityKernel9){
+			.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+			.start = start,
+			.end = end,
+			.streamId = 7,
+			.graphId = 3,
+			.graphNodeId = node,
+			.name = name,
+		};
+		count++;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void bring(void)
+{
+	uint8_t *buffer;
+	size_t size, most;
+
+	pthread_mutex_lock(&lock);
+	if (count) {
+		request(&buffer, &size, &most);
+		if (count * sizeof(*records) > size)
+			abort();
+		memcpy(buffer, records, count * sizeof(*records));
+		complete(NULL, 0, buffer, size, count * sizeof(*records));
+	}
+	count = 0;
+	pthread_mutex_unlock(&lock);
 }
 
 EXPORT CUptiResult CUPTIAPI cuptiSubscribe(
@@ -98,6 +141,7 @@ EXPORT CUptiResult CUPTIAPI cuptiActivityFlushAll(uint32_t flag)
 	if (fake.stuck && flag == CUPTI_ACTIVITY_FLAG_FLUSH_FORCED)
 		fake_deliver(0, 1, "stuck");
 	fake.late = 0;
+	bring();
 	return CUPTI_SUCCESS;
 }
 

@@ -5,6 +5,7 @@
 /* The other side of tests/unit/fake_cupti.c, found with dlsym. */
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct fake_cupti {
 	int held;		  /* there is a subscriber */
@@ -19,5 +20,7 @@ struct fake_cupti {
 struct fake_cupti *fake_cupti(void);
 void fake_deliver(unsigned first, unsigned count, const char *name);
 void fake_deliver_foreign(unsigned char *buffer, size_t size);
+/* A kernel runs: recorded only while that is enabled, brought by the next flush. */
+void fake_kernel(uint64_t start, uint64_t end, uint64_t node, const char *name);
 
 #endif
