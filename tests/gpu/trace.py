@@ -178,6 +178,7 @@ def case_running(folder):
                 graphs = sum("node" in r for r in timed)
                 print(name, told[0]["clock"], len(timed), "swap-ins with times,", graphs,
                       "in graphs;", told[-1])
+                strays(told)
                 assert told[0]["clock"] == "cupti" and told[-1]["type"] == "end"
                 assert graphs > 20 and len(kernels_of(told, "attention")) > 20
             assert process.poll() is None, "the program did not survive"
@@ -210,7 +211,12 @@ def attend(folder, scenario, **more):
     print(found)
     if "windows" in found:
         assert not found["doors"], "the library is not in front of the driver"
-        assert all(found["windows"]), "the library got no addresses"
+        asked = re.findall(r"address 0x\w+ for .* the driver offers 0x\w+", done.stderr)
+        assert all(found["windows"]), (
+            f"no windows, so nothing to trace: the driver gave none of {len(asked)} addresses"
+            if asked else "no windows, although no address was refused")
+        print("windows that stay on the device:",
+              re.findall(r"warn: window (.*)", done.stderr) or "none")
         assert trace.exists(), "no trace was begun"
     return found, said(done.stderr), records(trace) if trace.exists() else [], metrics
 
@@ -218,6 +224,7 @@ def attend(folder, scenario, **more):
 def case_before(folder):
     found, lines, told, metrics = attend(folder, "before")
     print(told[0], told[-1])
+    assert kernels_of(told, "swap-in"), "no launch was resolved, so nothing to trace"
     assert found["profiler"] > 0, "the profiler saw no kernel"
     assert told[0]["clock"] == "device" and "another profiler" in told[0]["why"]
     assert len(lines) == 1 and "another profiler has CUPTI" in lines[0], lines
@@ -229,6 +236,7 @@ def case_after(folder):
     swaps = kernels_of(told, "swap-in")
     timed = [r for r in swaps if "start" in r]
     print(told[0], told[-1], len(timed), "swap-ins with times of", len(swaps))
+    assert swaps, "no launch was resolved, so nothing to trace"
     assert found["profiler"] > 0, "the profiler saw no kernel"
     assert told[0]["clock"] == "cupti"
     assert 20 < len(timed) < len(swaps)
