@@ -55,6 +55,11 @@ static int open_device(struct hs_swapin *cell)
 	HS_TRY(hs_driver.cuModuleGetFunction(&cell->empty, cell->module, "hs_swapin_empty"));
 	HS_TRY(hs_driver.cuMemAlloc_v2(&cell->lists, lists));
 	HS_TRY(hs_driver.cuMemAlloc_v2(&cell->kept, plan->trace->layers * list));
+	if (plan->ordered) {
+		HS_TRY(hs_driver.cuMemAlloc_v2(&cell->ordered, plan->trace->layers * list));
+		HS_TRY(hs_driver.cuMemHostAlloc((void **)&cell->sorted, plan->trace->layers * list,
+			CU_MEMHOSTALLOC_PORTABLE));
+	}
 	HS_TRY(hs_driver.cuMemHostAlloc((void **)&cell->host, lists, CU_MEMHOSTALLOC_PORTABLE));
 	HS_TRY(hs_driver.cuMemAlloc_v2(&cell->staging, list / sizeof(int32_t) * plan->row));
 	HS_TRY(hs_driver.cuMemAlloc_v2(&cell->flush, plan->flush));
@@ -87,6 +92,7 @@ static int open_layer(struct hs_swapin *cell, uint32_t index)
 	layer->slots = layer->positions + list;
 	layer->missed = layer->slots + list;
 	layer->kept = cell->kept + index * list;
+	layer->ordered = cell->ordered ? cell->ordered + index * list : 0;
 	layer->missed_count = cell->lists + layers * 3 * list + index * sizeof(uint32_t);
 	for (uint32_t side = 0; side < HS_SWAPIN_SIDES; side++)
 		for (uint32_t edge = 0; edge < 2; edge++)
@@ -159,11 +165,14 @@ void hs_swapin_close(struct hs_swapin *cell)
 	}
 	hs_driver.cuMemFree_v2(cell->lists);
 	hs_driver.cuMemFree_v2(cell->kept);
+	hs_driver.cuMemFree_v2(cell->ordered);
 	hs_driver.cuMemFree_v2(cell->staging);
 	hs_driver.cuMemFree_v2(cell->flush);
 	hs_driver.cuMemFree_v2(cell->result);
 	if (cell->host)
 		hs_driver.cuMemFreeHost(cell->host);
+	if (cell->sorted)
+		hs_driver.cuMemFreeHost(cell->sorted);
 	if (cell->module)
 		hs_driver.cuModuleUnload(cell->module);
 	if (cell->stream)

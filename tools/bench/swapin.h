@@ -31,6 +31,7 @@ enum hs_swapin_side {
 	HS_SWAPIN_THEIRS, /* recorded from outside */
 	HS_SWAPIN_GATHER, /* a plain gather of the rows that an exact LRU misses */
 	HS_SWAPIN_EMPTY,
+	HS_SWAPIN_ORDERED, /* the gather's rows by address, over a whole layer */
 	HS_SWAPIN_SIDES,
 };
 
@@ -48,6 +49,7 @@ struct hs_swapin_plan {
 	uint32_t padding;  /* the last requests' lists are -1, as graph padding is */
 	uint32_t resident; /* layers are never started: what the early exit costs */
 	uint32_t eager;	   /* no graphs, for tools that look into kernels: gaps are timed */
+	uint32_t ordered;  /* the loads put the misses in order for HS_SWAPIN_ORDERED */
 };
 
 /* What another side needs to work on the same rows. Addresses of the device. */
@@ -90,8 +92,8 @@ int hs_swapin_load(struct hs_swapin *cell, uint32_t step);
  * graphs. */
 int hs_swapin_replay(struct hs_swapin *cell, uint32_t side, float *us);
 
-/* Checks what the last replay of the gather left: its last layer. */
-int hs_swapin_check_gather(struct hs_swapin *cell, uint32_t *result);
+/* Checks what the last replay of a gather left: its last layer. */
+int hs_swapin_check_gather(struct hs_swapin *cell, uint32_t side, uint32_t *result);
 
 /* Checks what our last replay left in every layer, or another side's indices:
  * hot rows at bases[layer] + index * row for index < count. result:

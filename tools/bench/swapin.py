@@ -76,6 +76,8 @@ def arguments():
     add('--profile', action='store_true',
         help='switch a profiler on for the timed steps only (cuProfilerStart)')
     add('--no-sglang', action='store_true')
+    add('--sorted-gather', action='store_true',
+        help="another side: the gather's rows sorted by address before, over each layer")
     add('--sglang-block', type=int, default=960, help="threads a request; 960 is its server's")
     add('--cell-limit', type=int, default=60, help='seconds until a cell counts as hung')
     add('--limit', type=int, default=400, help='seconds after which no further cell is started')

@@ -17,7 +17,7 @@ typedef CUresult record_with_flags(CUevent event, CUstream stream, unsigned flag
 
 struct hs_swapin_layer {
 	struct hs_layer *layer;
-	CUdeviceptr window, positions, slots, missed, missed_count, remapped, kept;
+	CUdeviceptr window, positions, slots, missed, missed_count, ordered, remapped, kept;
 	CUevent marks[HS_SWAPIN_SIDES][2];
 };
 
@@ -28,11 +28,12 @@ struct hs_swapin {
 	CUstream stream;
 	CUmodule module;
 	CUfunction gather, check, empty;
-	CUdeviceptr lists, kept, staging, flush, result;
+	CUdeviceptr lists, ordered, kept, staging, flush, result;
 	CUgraphExec graphs[HS_SWAPIN_SIDES];
 	CUevent ends[HS_SWAPIN_SIDES];
 	record_with_flags *record;
 	int32_t *host;	   /* pinned: what `lists` holds, of one step */
+	int32_t *sorted;   /* pinned: what `ordered` holds, every layer's misses by address */
 	uint32_t *offsets; /* host: where a list's misses go in its layer's */
 	uint32_t step;
 };

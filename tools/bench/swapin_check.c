@@ -33,19 +33,42 @@ static int sums(struct hs_swapin *cell, uint32_t *result)
 	return 0;
 }
 
-int hs_swapin_check_gather(struct hs_swapin *cell, uint32_t *result)
+/* Whether the last layer's list by address holds its misses, upwards. */
+static bool in_order(const struct hs_swapin *cell, uint32_t count)
+{
+	const struct hs_dsat *trace = cell->plan.trace;
+	size_t entries = (size_t)trace->batch * trace->k, layer = trace->layers - 1;
+	const int32_t *missed = cell->host + (3 * layer + 2) * entries;
+	const int32_t *ordered = cell->sorted + layer * entries;
+	int64_t sum = 0;
+	bool upwards = true;
+
+	for (uint32_t i = 0; i < count; i++) {
+		sum += missed[i] - ordered[i];
+		upwards = upwards && (i == 0 || ordered[i - 1] < ordered[i]);
+	}
+	return upwards && sum == 0;
+}
+
+int hs_swapin_check_gather(struct hs_swapin *cell, uint32_t side, uint32_t *result)
 {
 	const struct hs_dsat *trace = cell->plan.trace;
 	uint32_t layer = trace->layers - 1, last = trace->layers * trace->batch - 1;
-	struct hs_swapin_check_args args = {.base = cell->staging,
-		.slots = (const int32_t *)(uintptr_t)cell->layers[layer].missed};
+	CUdeviceptr slots = side == HS_SWAPIN_ORDERED ? cell->layers[layer].ordered
+						      : cell->layers[layer].missed;
+	struct hs_swapin_check_args args = {
+		.base = cell->staging, .slots = (const int32_t *)(uintptr_t)slots};
 	int error = clear(cell);
 
 	args.count = cell->offsets[last] + hs_swapin_missed(cell, cell->step, last);
 	args.hot_count = args.count;
 	if (!error)
 		error = enqueue(cell, layer, &args);
-	return error ? error : sums(cell, result);
+	if (!error)
+		error = sums(cell, result);
+	if (!error && side == HS_SWAPIN_ORDERED && !in_order(cell, args.count))
+		result[HS_SWAPIN_BAD_INDEX]++;
+	return error;
 }
 
 int hs_swapin_check(struct hs_swapin *cell, uint32_t *result)

@@ -7,8 +7,8 @@ import shutil
 import tempfile
 from ctypes import byref, c_double, c_float, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 
-OURS, THEIRS, GATHER, EMPTY = range(4)
-SIDES = ('ours', 'sglang', 'gather', 'empty')
+OURS, THEIRS, GATHER, EMPTY, ORDERED = range(5)
+SIDES = ('ours', 'sglang', 'gather', 'empty', 'ordered')
 HOT, IN_PLACE, PADDING, BAD_INDEX, BAD_BYTES = range(5)
 
 
@@ -30,7 +30,8 @@ class Plan(ctypes.Structure):
     _fields_ = [('trace', ctypes.POINTER(Trace)), ('misses', c_void_p), ('missed', c_void_p),
                 ('rows', Rows), ('own', c_uint64), ('flush', c_uint64),
                 ('seed', c_uint64), ('hot', c_uint32), ('row', c_uint32), ('policy', c_uint32),
-                ('padding', c_uint32), ('resident', c_uint32), ('eager', c_uint32)]
+                ('padding', c_uint32), ('resident', c_uint32), ('eager', c_uint32),
+                ('ordered', c_uint32)]
 
 
 class View(ctypes.Structure):
@@ -115,7 +116,7 @@ class Cell:
     of its own and starts as a fresh process would."""
 
     def __init__(self, core, lists, row, flush, policy, seed, padding, resident, eager,
-                 rows, library=None):
+                 rows, library=None, ordered=False):
         import _ctypes
         self.unload = _ctypes.dlclose
         self.lists, self.row, self.cell = lists, row, c_void_p()
@@ -134,7 +135,7 @@ class Cell:
         self.plan = Plan(ctypes.pointer(trace), ctypes.addressof(lists.misses),
                          ctypes.addressof(lists.missed),
                          rows, own, flush, seed, lists.hot, row, policy, padding, resident,
-                         eager)
+                         eager, ordered)
         try:
             need('device', self.library.hs_swapin_device())
             need('cell', self.library.hs_swapin_open(byref(self.cell), byref(self.plan)))
@@ -182,9 +183,9 @@ class Cell:
         """Results over all layers of our last replay."""
         return self._sums(self.library.hs_swapin_check)
 
-    def check_gather(self):
-        """Results of the last layer that the gather fetched."""
-        return self._sums(self.library.hs_swapin_check_gather)
+    def check_gather(self, side=GATHER):
+        """Results of the last layer that a gather fetched."""
+        return self._sums(self.library.hs_swapin_check_gather, side)
 
     def check_other(self, indices, bases, count):
         """The same for indices and the first hot row of each layer."""

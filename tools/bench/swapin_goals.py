@@ -57,7 +57,19 @@ UNITS = ('%4s %4s %6s | %-20s %-20s %-20s | %13s | %17s | %34s | %7s |' % (
     '', '', '', 'median (p10-p90)', '', '', 'times ours', 'GB/s', 'rows swapped in', 'all in'))
 
 
-def line(cell):
+ORDERED_HEAD, ORDERED_UNITS = ('%-20s %6s %5s | ' % one for one in (
+    ('ordered us', 'ordrd', 'ordrd'), ('median (p10-p90)', '/ ours', 'GB/s')))
+
+
+def heads(ordered):
+    """Two lines; with the columns of the gather by address, if a cell has one."""
+    if not ordered:
+        return [UNITS, HEAD]
+    return [UNITS + ' ' + ORDERED_UNITS.rstrip(), HEAD[:-len('goals')] + ORDERED_HEAD + 'goals']
+
+
+def line(cell, wide=None):
+    """wide: with columns for the gather by address, as it is where the cell has one."""
     start = '%4d %4d %5.1f%% | ' % (cell['row'], cell['batch'], cell['miss'] / 10)
     if cell.get('error'):
         return start + ' '.join([cell['variant'], cell['error']])
@@ -81,10 +93,13 @@ def line(cell):
     marks += ['%d lists of -1' % cell['padding']] if cell['padding'] else []
     marks += ['%s %s' % ('met' if met else 'MISSED', text) for text, met in goals(cell)]
     marks += ['WRONG ROWS: ' + side for side in wrong]
-    return start + '%-20s %-20s %-20s | %s %s | %s %s %s | %s %s %s %7d | %7.1f | %s' % (
+    ordered = ''
+    if 'ordered' in us if wide is None else wide:
+        ordered = '%-20s %s %s | ' % (figure(cell, 'ordered'), times('ordered'), speed('ordered'))
+    return start + '%-20s %-20s %-20s | %s %s | %s %s %s | %s %s %s %7d | %7.1f | %s%s' % (
         figure(cell, 'ours'), figure(cell, 'sglang'), figure(cell, 'gather'), times('sglang'),
         times('gather'), speed('ours'), speed('sglang'), speed('gather'), rows('ours'),
-        rows('sglang'), rows('lru'), cell['inplace'], cell['all']['ours'], '; '.join(marks))
+        rows('sglang'), rows('lru'), cell['inplace'], cell['all']['ours'], ordered, '; '.join(marks))
 
 
 def middle(values):
@@ -132,7 +147,8 @@ def notes(cells):
 def table(cells):
     ordered = sorted(cells, key=lambda cell: (cell['kind'] != 'table', cell['row'] != 656,
                                               cell['row'], cell['batch'], cell['miss']))
-    lines = [UNITS, HEAD] + [line(cell) for cell in ordered] + list(notes(ordered))
+    wide = any('ordered' in cell.get('us', {}) for cell in cells)
+    lines = heads(wide) + [line(cell, wide) for cell in ordered] + list(notes(ordered))
     marks = [met for cell in cells for _, met in goals(cell)]
     lines.append('goals: %d met, %d missed; cells: %d, %d failed, %d with wrong rows' % (
         sum(marks), len(marks) - sum(marks), len(cells),

@@ -13,7 +13,8 @@ import argparse
 import json
 import sys
 
-SIDES = (('ours', 'ours'), ('sglang', 'SGLang'), ('gather', 'gather'))
+SIDES = (('ours', 'ours'), ('sglang', 'SGLang'), ('gather', 'gather'),
+         ('ordered', 'gather by address'))
 
 
 def read(paths, variant):

@@ -69,6 +69,11 @@ static int call(struct hs_swapin *cell, uint32_t side, uint32_t index, const str
 	switch (side) {
 	case HS_SWAPIN_OURS:
 		return resolve(cell, layer, site, &layer->remapped);
+	case HS_SWAPIN_ORDERED:
+		if (!layer->ordered)
+			return -EINVAL;
+		gather.slots = (const int32_t *)(uintptr_t)layer->ordered;
+		/* fall through */
 	case HS_SWAPIN_GATHER:
 		return hs_swapin_launch(
 			cell, cell->gather, HS_SWAPIN_BLOCKS, HS_SWAPIN_THREADS, &gather);
@@ -174,6 +179,27 @@ static void load_list(void *data, uint32_t which)
 		absent[i] = hs_places_slot(&cell->places, request, missed[i]);
 }
 
+static int by_slot(const void *a, const void *b)
+{
+	int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+/* Slots of one window: their order is the order of their addresses. */
+static void sort_layer(void *data, uint32_t layer)
+{
+	struct hs_swapin *cell = data;
+	const struct hs_dsat *trace = cell->plan.trace;
+	size_t entries = (size_t)trace->batch * trace->k;
+	const int32_t *counts = cell->host + 3 * trace->layers * entries;
+	int32_t *to = cell->sorted + layer * entries;
+	size_t count = (size_t)counts[layer];
+
+	memcpy(to, cell->host + (3 * (size_t)layer + 2) * entries, count * sizeof(*to));
+	qsort(to, count, sizeof(*to), by_slot);
+}
+
 int hs_swapin_load(struct hs_swapin *cell, uint32_t step)
 {
 	const struct hs_dsat *trace = cell->plan.trace;
@@ -192,6 +218,11 @@ int hs_swapin_load(struct hs_swapin *cell, uint32_t step)
 	hs_workers_run(lists, load_list, cell);
 	HS_TRY(hs_driver.cuMemcpyHtoDAsync_v2(
 		cell->lists, cell->host, hs_swapin_lists_bytes(cell), cell->stream));
+	if (cell->sorted) {
+		hs_workers_run(trace->layers, sort_layer, cell);
+		HS_TRY(hs_driver.cuMemcpyHtoDAsync_v2(cell->ordered, cell->sorted,
+			trace->layers * hs_swapin_list_bytes(cell), cell->stream));
+	}
 	HS_TRY(hs_driver.cuStreamSynchronize(cell->stream));
 	return 0;
 }

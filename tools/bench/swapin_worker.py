@@ -11,7 +11,7 @@ import time
 
 import swapin_cells
 import swapin_core as core_part
-from swapin_core import EMPTY, GATHER, OURS
+from swapin_core import EMPTY, GATHER, ORDERED, OURS
 
 LOCK = threading.Lock()
 
@@ -163,13 +163,16 @@ class Worker:
 
     def cell(self, spec, lists, library, clock):
         options, theirs = self.options, None
+        beside = not library and spec['kind'] == 'table'
         rows = core_part.Rows(self.core.rows.start, self.pool_bytes(spec))
         with clock('open'):
             cell = core_part.Cell(self.core, lists, spec['row'], options.flush_mib << 20,
                                   options.policy, options.seed, spec['padding'],
-                                  spec['resident'], options.eager, rows, library)
+                                  spec['resident'], options.eager, rows, library,
+                                  options.sorted_gather and beside)
         try:
-            sides = (OURS, EMPTY) if library or spec['kind'] != 'table' else (OURS, GATHER, EMPTY)
+            sides = (OURS, GATHER, EMPTY) if beside else (OURS, EMPTY)
+            sides += (ORDERED,) if options.sorted_gather and beside else ()
             with clock('record'):
                 for side in sides:
                     cell.record(side)
@@ -211,7 +214,8 @@ class Worker:
                     swapped = cell.counts().misses - before
             with clock('check'):
                 checked = {'ours': cell.check, 'sglang': theirs and theirs.check,
-                           'gather': cell.check_gather, 'empty': lambda: None}[name]()
+                           'gather': cell.check_gather, 'empty': lambda: None,
+                           'ordered': lambda: cell.check_gather(ORDERED)}[name]()
             sums.add(name, us, swapped, checked, timed)
             return swapped
 
@@ -249,15 +253,15 @@ class Worker:
                  'swept': {name: swept + less for name, less in sums.swept.items()}}
         found['right'] = {
             name: total[core_part.BAD_INDEX] == 0 and total[core_part.BAD_BYTES] == 0 and
-            (name == 'gather' or sum(total) == entries * sums.replays[name])
+            (name in ('gather', 'ordered') or sum(total) == entries * sums.replays[name])
             for name, total in sums.checked.items() if name != 'empty'}
         floor = spread(sums.steps['empty'])['median']
         for name in us:
             # A call and what it leaves behind it, whatever else is in a step taken off.
             found['all'][name] = us['empty']['median'] + (
                 spread(sums.steps[name])['median'] - floor) / trace.layers
-        for name in ('ours', 'sglang', 'gather'):
-            moved = misses.get('lru' if name == 'gather' else name, 0) / calls * cell.row
+        for name in ('ours', 'sglang', 'gather', 'ordered'):
+            moved = misses.get(name if name in ('ours', 'sglang') else 'lru', 0) / calls * cell.row
             if name in us and us[name]['median'] > 0 and moved:
                 found['gbps'][name] = moved / us[name]['median'] / 1e3
         with clock('host'):
