@@ -145,8 +145,9 @@ int hs_summary_print(char *line, size_t room, const struct hs_summary_facts *fac
 			hs_size_text(hot, facts->hot_rows), hs_size_text(slots, facts->slots),
 			policy(), rest);
 	else if (facts->layers)
-		snprintf(line, room, "%llu layers, all on the device: nothing is swapped%s",
-			(unsigned long long)facts->layers, rest);
+		snprintf(line, room, "%llu layers, %s: nothing is swapped%s",
+			(unsigned long long)facts->layers,
+			facts->host_bytes ? "not started yet" : "all on the device", rest);
 	else
 		snprintf(line, room,
 			"no attention on them is known: nothing is swapped (hisparse doctor -- … "
