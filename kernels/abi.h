@@ -11,7 +11,10 @@
  * launch finds the layer as it is when the graph is replayed.
  *
  * A map word of a slot is one of
- *	h >= 0                  hot row h holds the slot's bytes
+ *	0 <= h < HS_ROWS_MAX    hot row h holds the slot's bytes
+ *	HS_LISTED(h, listing)   the same, and a miss may take the row: the ring has
+ *	                        an entry of the slot and this word. Who hits it
+ *	                        takes it from the list first
  *	-1 (HS_NONE)            nowhere
  *	HS_PENDING(lane, h)     hot row h was fetched by a launch of `lane`, or is
  *	                        being; the lane's next pass over the layer says h
@@ -20,6 +23,7 @@
  * An owner word of a hot row is
  *	slot >= 0               the row holds the slot iff the map says so too
  *	-1 (HS_NONE)            the row is spare: the ring names it, nobody reads it
+ *	                        (the stamp is HS_STAMP_SPARE then)
  *	HS_ORPHAN(slot)         held the slot; nobody finds it any more
  */
 
@@ -31,6 +35,8 @@
 #define HS_ROWS_MAX ((1u << HS_ROW_BITS) - 1) /* hot rows of a layer, at most */
 
 #define HS_NONE (-1)
+#define HS_LISTINGS 1023u /* listing: 1 to so many, in turn */
+#define HS_LISTED(h, listing) ((int32_t)((uint32_t)(listing) << HS_ROW_BITS | (uint32_t)(h)))
 #define HS_PENDING(lane, h)                                                                        \
 	((int32_t)(0x80000000u | HS_SOUND | (uint32_t)(lane) << HS_ROW_BITS | (uint32_t)(h)))
 #define HS_SOUND 0x40000000u
@@ -73,15 +79,24 @@ enum hs_count {
 /* Of a spare row. (A launch whose clock is that stamps rows that then stay.) */
 #define HS_STAMP_SPARE 0xc0000000u
 
-#define HS_AGES 2048 /* rows of this age or more are equally old */
+#define HS_AGES 2048 /* rows of this age less two, or more, are equally old */
 
-/* What a pass that counted leaves for the one that evicts. */
+/* An entry of the ring: a slot and its word in the map, for a miss to take the row
+ * from it. A spare row has no slot: what is above it is negative. */
+#define HS_RING(slot, word) ((uint64_t)(uint32_t)(slot) << 32 | (uint32_t)(word))
+#define HS_RING_HOLE UINT64_MAX
+
+/* What a pass that counted leaves for the one that lists. */
 struct hs_kept {
-	uint32_t need; /* rows to be taken; 0: none */
-	uint32_t now;  /* the clock that ages are seen from */
-	uint32_t age;  /* rows older than this are taken, */
-	uint32_t rest; /* and so many of this age; */
-	uint32_t ties; /* so many were */
+	uint32_t need;	  /* rows to be listed */
+	uint32_t now;	  /* the clock that ages are seen from */
+	uint32_t age;	  /* of the newest of them */
+	uint32_t base;	  /* pushes so far: where the first goes */
+	uint32_t listing; /* of HS_LISTED */
+	uint32_t lane;	  /* that counted */
+	uint32_t spares;  /* rows among them that nobody finds, so far, */
+	uint32_t holes;	  /* and entries of rows that would not go */
+	uint32_t marked;  /* whether any block marks rows */
 };
 
 /* One layer. The first part is written by the host at safe moments only. */
@@ -100,7 +115,9 @@ struct hs_entry {
 	int32_t *owner;		   /* [rows] */
 	uint32_t *stamp;	   /* [rows] clock of the last use, or HS_STAMP_SPARE */
 	uint32_t *born;		   /* [rows] clock of the fetch */
-	uint32_t *ring;		   /* [mask + 1] spare rows */
+	uint64_t *ring;		   /* [mask + 1] spare rows, and listed ones by age */
+	uint32_t *place;	   /* [2][HS_AGES] where the next row of an age goes, and where
+				    * the last one's place ends; from kept.base */
 	uint32_t *bits;		   /* one a slot: to be fetched by address; else 0 */
 	uint64_t inverse;	   /* 2^32 / (row / 16), rounded up: n * inverse >> 32 is the
 				    * row of 16-byte unit n while n * row / 16 < 2^32 */
@@ -114,7 +131,11 @@ struct hs_entry {
 	uint32_t recent;    /* misses of a launch, decaying */
 	uint32_t sort_from; /* list entries from which misses are fetched by address */
 	struct hs_kept kept;
-	uint32_t reserved, written; /* pushes begun, and done */
+	uint32_t keeper;   /* 1 + the lane whose pass lists now; 0: none */
+	uint32_t spare_to; /* pops from here on find no spare row */
+	uint32_t stale;	   /* entries of the ring whose row cannot be taken; modulo 2^32 */
+	uint32_t listing;  /* the last one */
+	uint32_t appended; /* listings while entries of older ones were left */
 	uint64_t totals[HS_COUNTS] __attribute__((aligned(128)));
 } __attribute__((aligned(128)));
 
@@ -122,6 +143,7 @@ struct hs_entry {
  * each other. All of it is scratch that only its own launches use. */
 struct hs_lane {
 	uint32_t counted;	       /* blocks of a count that are done */
+	uint32_t listed;	       /* blocks of a listing that are */
 	uint32_t told;		       /* blocks of a launch that are, when somebody asks */
 	uint32_t arrived;	       /* blocks that have looked up, before a walk */
 	uint32_t go;		       /* walks so far that may begin */
@@ -129,6 +151,7 @@ struct hs_lane {
 	uint32_t many[HS_LAYERS / 32]; /* one bit a layer: it may have misses for a walk */
 	uint32_t from[HS_LAYERS];      /* pops of a layer before its last launch */
 	uint32_t missed[HS_LAYERS];    /* whether the last launch over a layer did not only hit */
+	uint32_t lists[HS_LAYERS];     /* whether the pass after the last count has to list */
 	uint32_t bins[HS_AGES];	       /* zero but during a count */
 };
 
@@ -181,7 +204,7 @@ struct hs_table {
 	struct hs_journal journal;
 };
 
-/* The passes that make rows spare: see kernels/keep.h. Each by so many blocks,
+/* The passes that list rows for misses to take: see kernels/keep.h. Each by so many blocks,
  * over a layer whose last launch in this lane has been read. */
 struct hs_keep {
 	uint32_t count, evict; /* 1 + layer, or 0 */
@@ -189,7 +212,7 @@ struct hs_keep {
 };
 
 /* hs_keep: the passes alone. count_blocks + evict_blocks blocks of HS_THREADS.
- * least: rows that must become spare, as far as there are any. release: the
+ * least: rows that must be listed, as far as there are any. release: the
  * lane's last launch, which is the one counted, has been read. */
 struct hs_keep_args {
 	struct hs_table *table;

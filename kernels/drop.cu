@@ -116,11 +116,12 @@ HS_KERNEL(hs_prepare, struct hs_prepare_args)
 	for (uint32_t i = first; i < entry->rows; i += step) {
 		entry->owner[i] = HS_NONE;
 		entry->stamp[i] = entry->born[i] = HS_STAMP_SPARE;
-		entry->ring[i] = i;
+		entry->ring[i] = HS_RING(HS_NONE, i);
 	}
 	if (first)
 		return;
-	entry->free = entry->reserved = entry->written = entry->rows;
+	entry->free = entry->spare_to = entry->rows;
+	entry->keeper = entry->stale = entry->listing = entry->appended = 0;
 	entry->claimed = entry->totals[HS_COUNT_MISSES] + entry->totals[HS_COUNT_INPLACE];
 	entry->sort_from = order_from(entry);
 	entry->clock = entry->recent = entry->kept.need = 0;

@@ -3,47 +3,46 @@
 #define KERNELS_KEEP_H
 
 /*
- * Rows are made spare off the critical path: a miss takes one from the ring and
- * asks nobody. After a launch over a layer, two passes go over the layer's rows,
- * by some blocks of the lane's next launches, which are over other layers:
+ * Rows for misses are found off the critical path: a miss takes an entry of the
+ * ring and asks nobody. After a launch over a layer, two passes go over the
+ * layer's rows, by some blocks of the lane's next launches, which are over other
+ * layers:
  *
  *	count   says of what the launch fetched that it is there; counts rows by
- *	        age, if fewer are spare than launches lately missed; the last
- *	        block finds the age from which rows go
- *	evict   takes these from the map and puts them in the ring; the clock of
- *	        the layer goes on
+ *	        age, if fewer are listed than launches lately missed; the last
+ *	        block finds from that where the rows of each age go in the ring
+ *	list    marks the oldest rows in the map and writes the ring, the oldest
+ *	        first, spare ones before them; the last block shows it to misses,
+ *	        in place of what was left of the listing before; the clock of the
+ *	        layer goes on
  *
- * So at the start of every launch of a lane the layer is an exact LRU (by step)
- * of the rows that are not spare.
+ * A listed row is hot until a miss takes it from the map. Who hits it takes the
+ * mark away, and its entry names nothing then: of the rows that were not used
+ * since the listing, misses take the oldest. A mark has the listing's number: no
+ * entry of an older listing takes a row that was marked again.
  *
- * Other lanes: one that is at the layer stops the pass, which takes nothing
- * then. Lanes say where they are before they look, and they are looked at again
- * after rows were taken from the map: either a lane misses what was taken, or it
- * is seen, and the rows are left as orphans for the next pass to find.
+ * Other lanes: one that is at the layer stops the pass. Lanes say where they are
+ * before they look, and they are looked at again after rows were marked: either a
+ * lane sees the marks, and hits clear them, or it is seen, and nobody is shown
+ * the listing. Listings of two lanes exclude each other; nobody waits for that.
  */
 
 #include "kernels/map.h"
 
 #ifndef KEEP_LEAST
-#define KEEP_LEAST 64u /* rows that are kept spare at least, if there are many */
+#define KEEP_LEAST 64u /* rows that are listed at least, if there are many */
 #endif
-#ifndef KEEP_SLACK
-#define KEEP_SLACK 128u /* more than that, so that not every launch needs a pass */
+#ifndef KEEP_TIMES
+#define KEEP_TIMES 2u /* so many for each that launches lately missed */
 #endif
 #define KEEP_SLICE (4 * HS_THREADS)
-#define KEEP_LIST (2 * KEEP_SLICE)
+#define KEEP_APPENDED (HS_LISTINGS - 16)
 
 struct keep_shared {
-	uint32_t need, recent, last, count;
+	uint32_t need, recent, last, held, holes;
 	uint32_t sums[HS_WARPS];
 	struct hs_kept kept;
-	union {
-		uint32_t bins[HS_AGES];
-		struct {
-			uint32_t row[KEEP_LIST], stamp[KEEP_LIST];
-			int32_t slot[KEEP_LIST];
-		} list;
-	} u;
+	uint32_t bins[HS_AGES];
 };
 
 /* All threads of a block: whether another lane is at the layer. */
@@ -56,7 +55,7 @@ HS_DEVICE bool keep_seen(const struct hs_table *table, uint32_t layer, uint32_t 
 	return __syncthreads_or(seen) && !HS_PLANTED(HS_PLANT_FLIGHT);
 }
 
-/* Rows that the ring still names. */
+/* Entries of the ring that were not taken. */
 HS_DEVICE uint32_t keep_left(uint64_t free)
 {
 	int32_t left = (int32_t)((uint32_t)free - (uint32_t)(free >> 32));
@@ -64,7 +63,15 @@ HS_DEVICE uint32_t keep_left(uint64_t free)
 	return left > 0 ? (uint32_t)left : 0;
 }
 
-/* Equal at HS_AGES - 1. Random: as good as any other hash. */
+/* About so many of them are of spare rows: all of these come first. */
+HS_DEVICE uint32_t keep_spares(const struct hs_entry *entry, uint64_t free)
+{
+	int32_t spares = (int32_t)(hs_load_relaxed(&entry->spare_to) - (uint32_t)(free >> 32));
+
+	return spares > 0 ? (uint32_t)spares : 0;
+}
+
+/* Equal at HS_AGES - 2. Random: as good as any other hash. */
 HS_DEVICE uint32_t keep_age(const struct hs_entry *entry, uint32_t h, uint32_t key, uint32_t now)
 {
 	int32_t age = (int32_t)(now - key);
@@ -73,10 +80,10 @@ HS_DEVICE uint32_t keep_age(const struct hs_entry *entry, uint32_t h, uint32_t k
 	if (entry->order == HS_ORDER_RANDOM) {
 		mixed = (h ^ now * 0x9e3779b9u) * 0x85ebca6bu;
 		mixed = (mixed ^ mixed >> 15) * 0xc2b2ae35u;
-		return (mixed ^ mixed >> 16) % HS_AGES;
+		return (mixed ^ mixed >> 16) % (HS_AGES - 1);
 	}
 	age = age < 0 ? 0 : age;
-	return age < HS_AGES ? (uint32_t)age : HS_AGES - 1;
+	return age < HS_AGES - 1 ? (uint32_t)age : HS_AGES - 2;
 }
 
 /* Four rows' words, from h on. */
@@ -95,15 +102,19 @@ HS_DEVICE void keep_ready(struct hs_entry *entry, uint32_t from, uint64_t free, 
 	uint32_t first, uint32_t step)
 {
 	uint32_t to = (uint32_t)free - keep_left(free);
+	/* Other lanes' rows are among them; with many listings since, the ring does
+	 * not say them any more, and all rows are looked at (threads may differ). */
+	const uint32_t spares = keep_spares(entry, free), half = entry->rows / 2;
+	const bool all =
+		(uint32_t)free + (spares < half ? half - spares : 0) - from > entry->mask + 1;
 
-	/* Other lanes' rows are among them; with many of those, all are looked at
-	 * (threads may differ in where it ends). */
-	if (to - from > entry->mask) {
+	if (all) {
 		from = 0;
-		to = entry->mask + 1;
+		to = entry->rows;
 	}
 	for (uint32_t at = from + first; (int32_t)(to - at) > 0; at += step) {
-		const uint32_t h = hs_load_relaxed(&entry->ring[at & entry->mask]);
+		const uint64_t e = all ? at : hs_load_relaxed(&entry->ring[at & entry->mask]);
+		const uint32_t h = map_row((int32_t)e);
 		const int32_t slot = h < entry->rows ? hs_load_relaxed(&entry->owner[h]) : HS_NONE;
 		const int32_t pending = HS_PENDING(lane, h), doomed = HS_DOOMED(lane, h);
 
@@ -121,8 +132,8 @@ HS_DEVICE uint32_t keep_decayed(uint32_t recent)
 	return recent - (recent + 7) / 8;
 }
 
-/* How many rows must become spare. Blocks may differ while other lanes are at
- * the layer; the last one's word counts. */
+/* How many rows must be listed. Blocks may differ while other lanes are at the
+ * layer; the last one's word counts. */
 HS_DEVICE uint32_t keep_need(
 	const struct hs_entry *entry, uint64_t free, uint32_t least, uint32_t *recent)
 {
@@ -130,22 +141,41 @@ HS_DEVICE uint32_t keep_need(
 				 hs_load_relaxed(&entry->totals[HS_COUNT_INPLACE]);
 	const uint64_t misses = claimed - hs_load_relaxed(&entry->claimed);
 	const uint32_t decayed = keep_decayed(hs_load_relaxed(&entry->recent));
-	const uint32_t left = keep_left(free), most = entry->rows / 4;
-	uint32_t target;
+	const uint32_t left = keep_left(free), most = entry->rows / 2;
+	const uint32_t spares = keep_spares(entry, free), room = entry->mask + 1 - left;
+	const int32_t live = (int32_t)(left - hs_load_relaxed(&entry->stale));
+	uint32_t target, enough;
 
 	*recent = misses > decayed ? (uint32_t)(misses < entry->rows ? misses : entry->rows)
 				   : decayed;
 	if (entry->order == HS_ORDER_ALL)
-		return entry->rows;
-	target = *recent + *recent / 4;
-	target = target < KEEP_LEAST ? KEEP_LEAST : target;
-	target = target > most ? most : target;
-	if (least > target)
-		return least > left ? least - left : 0;
-	if (left >= target)
+		return entry->rows - left;
+	/* Launches that only hit would mark rows and clear the marks for nothing. */
+	if (!*recent && !least)
 		return 0;
-	target += entry->rows / 16 < KEEP_SLACK ? entry->rows / 16 : KEEP_SLACK;
-	return target - left;
+	target = KEEP_TIMES * *recent + KEEP_LEAST;
+	target = target > most ? most : target;
+	enough = *recent + *recent / 4 + KEEP_LEAST / 2;
+	enough = enough > most / 2 ? most / 2 : enough;
+	if (least > enough) {
+		enough = least;
+		target = target < least ? least : target;
+	}
+	/* Few are left, or many entries name nothing. */
+	if ((live >= (int32_t)enough && live >= (int32_t)(left - left / 4)) || spares >= target ||
+		(spares && hs_load_relaxed(&entry->appended) >= KEEP_APPENDED))
+		return 0;
+	target -= spares;
+	return target < room ? target : room;
+}
+
+/* An orphan is older than all others once nobody reads it. */
+HS_DEVICE uint32_t keep_age_of(const struct hs_entry *entry, uint32_t h, uint32_t key,
+	uint32_t stamp, uint32_t owner, uint32_t now)
+{
+	if ((int32_t)owner < HS_NONE)
+		return (int32_t)(now - stamp) > 0 ? HS_AGES - 1 : 0;
+	return keep_age(entry, h, key, now);
 }
 
 /* All threads: a share of the rows by age, but for the newest: they are what is
@@ -154,46 +184,53 @@ HS_DEVICE void keep_histogram(struct hs_entry *entry, struct hs_lane *own, uint3
 	uint32_t index, uint32_t blocks, struct keep_shared *s)
 {
 	const uint32_t *keys = entry->order == HS_ORDER_FETCH ? entry->born : entry->stamp;
-	uint32_t stamp[4], key[4], age;
+	uint32_t stamp[4], key[4], owner[4], age;
 
 	for (uint32_t i = threadIdx.x; i < HS_AGES; i += HS_THREADS)
-		s->u.bins[i] = 0;
+		s->bins[i] = 0;
 	__syncthreads();
 	for (uint32_t h = (index * HS_THREADS + threadIdx.x) * 4; h < entry->rows;
 		h += blocks * KEEP_SLICE) {
 		keep_load(entry->stamp, h, stamp);
 		keep_load(keys, h, key);
+		keep_load((const uint32_t *)entry->owner, h, owner);
 		HS_UNROLL
 		for (uint32_t i = 0; i < 4; i++) {
-			age = keep_age(entry, h + i, key[i], now);
+			age = keep_age_of(entry, h + i, key[i], stamp[i], owner[i], now);
 			if (h + i < entry->rows && stamp[i] != HS_STAMP_SPARE && age)
-				hs_atomic_add(&s->u.bins[age], 1u);
+				hs_atomic_add(&s->bins[age], 1u);
 		}
 	}
 	__syncthreads();
 	for (uint32_t i = threadIdx.x; i < HS_AGES; i += HS_THREADS) {
-		if (s->u.bins[i])
-			hs_atomic_add(&own->bins[i], s->u.bins[i]);
+		if (s->bins[i])
+			hs_atomic_add(&own->bins[i], s->bins[i]);
 	}
 	hs_fence();
 }
 
-/* All threads of the last block: the age from which rows go. The lane's bins are
- * as they were. */
-HS_DEVICE void keep_cut(struct hs_lane *own, struct keep_shared *s, uint32_t need)
+/* All threads of the last block: where the rows of each age go. The lane's bins
+ * are as they were. */
+HS_DEVICE void keep_places(struct hs_entry *entry, struct hs_lane *own, struct keep_shared *s,
+	uint32_t need, bool some)
 {
 	enum { EACH = HS_AGES / HS_THREADS };
-	uint32_t *bins = &own->bins[HS_AGES - (threadIdx.x + 1) * EACH];
-	const uint32_t lane = threadIdx.x & 31;
+	const uint32_t first = HS_AGES - (threadIdx.x + 1) * EACH, lane = threadIdx.x & 31;
 	uint32_t n[EACH], sum = 0, upto, other;
 
 	HS_UNROLL
 	for (uint32_t i = 0; i < EACH; i++)
-		n[i] = hs_load_relaxed(&bins[i]);
+		n[i] = some ? hs_load_relaxed(&own->bins[first + i]) : 0;
+	/* Of the newest, or of all, as many as there is room. */
+	if (first == 0)
+		n[0] = need;
+	if (entry->order == HS_ORDER_ALL && first + EACH == HS_AGES)
+		n[EACH - 1] = need;
 	HS_UNROLL
 	for (uint32_t i = 0; i < EACH; i++) {
 		sum += n[i];
-		hs_store_relaxed(&bins[i], 0u);
+		if (some)
+			hs_store_relaxed(&own->bins[first + i], 0u);
 	}
 	upto = sum;
 	for (uint32_t i = 1; i < 32; i *= 2) {
@@ -205,18 +242,14 @@ HS_DEVICE void keep_cut(struct hs_lane *own, struct keep_shared *s, uint32_t nee
 	__syncthreads();
 	for (uint32_t i = 0; i < threadIdx.x / 32; i++)
 		upto += s->sums[i];
-	/* upto: rows of this thread's ages and older. */
-	if (threadIdx.x == HS_THREADS - 1 && upto < need) {
-		s->kept.age = 0;
-		s->kept.rest = need - upto;
-	}
-	sum = upto - sum;
-	for (uint32_t i = EACH; i-- > 0 && sum < need; sum += n[i]) {
-		if (sum + n[i] < need)
-			continue;
-		s->kept.age = HS_AGES - (threadIdx.x + 1) * EACH + i;
-		s->kept.rest = need - sum;
-		break;
+	sum = upto - sum; /* rows that are older than this thread's ages */
+	for (uint32_t i = EACH; need && i-- > 0; sum += n[i]) {
+		const uint32_t end = sum + n[i] < need ? sum + n[i] : need;
+
+		if (sum < need && end == need)
+			s->kept.age = first + i;
+		hs_store_relaxed(&entry->place[first + i], sum < need ? sum : need);
+		hs_store_relaxed(&entry->place[HS_AGES + first + i], end);
 	}
 	__syncthreads();
 }
@@ -235,16 +268,28 @@ HS_DEVICE void keep_counted(const struct hs_keep_args *a, uint64_t free, uint32_
 
 	if (threadIdx.x < HS_COUNTS)
 		total = hs_load_relaxed(&entry->totals[threadIdx.x]);
-	if (!threadIdx.x)
-		s->kept.age = s->kept.rest = 0;
-	__syncthreads();
-	if (some)
-		keep_cut(own, s, s->need);
 	if (!threadIdx.x) {
+		s->held = 0;
+		if (s->need)
+			s->held = hs_atomic_cas(&entry->keeper, 0u, a->lane + 1) == 0;
+		if (s->held)
+			hs_fence();
 		s->kept.need = s->need;
 		s->kept.now = now;
-		s->kept.ties = 0;
-		entry->kept = s->kept;
+		s->kept.base = (uint32_t)free;
+		s->kept.lane = a->lane;
+		s->kept.age = s->kept.spares = s->kept.holes = s->kept.marked = 0;
+	}
+	__syncthreads();
+	if (some || s->held)
+		keep_places(entry, own, s, s->held ? s->need : 0, some);
+	if (!threadIdx.x) {
+		if (s->held) {
+			s->kept.listing = entry->listing % HS_LISTINGS + 1;
+			entry->listing = s->kept.listing;
+			entry->kept = s->kept;
+		}
+		own->lists[layer] = s->held;
 		tell |= now % 32 == 0 || claimed != entry->claimed;
 		entry->recent = s->recent;
 		entry->claimed = claimed;
@@ -255,7 +300,13 @@ HS_DEVICE void keep_counted(const struct hs_keep_args *a, uint64_t free, uint32_
 			hs_atomic_or(&own->many[layer / 32], bit);
 		else
 			hs_atomic_and(&own->many[layer / 32], ~bit);
-		/* Until here other lanes put no rows in the ring. */
+	}
+	hs_fence();
+	__syncthreads();
+	if (!threadIdx.x) {
+		if (s->held)
+			hs_store_release(&entry->keeper, 0u);
+		/* Until here other lanes listed no rows. */
 		if (a->release)
 			hs_store_release(&a->table->words[a->lane], 0u);
 	}
@@ -322,159 +373,211 @@ HS_DEVICE bool keep_take(struct hs_entry *entry, uint32_t h, int32_t owner, uint
 	const int32_t v = hs_atomic_cas(&entry->map[slot], (int32_t)h, (int32_t)HS_NONE);
 
 	*evicted = v == (int32_t)h;
-	if (!*evicted && ((v < HS_NONE && (map_row(v) == h || map_claimed(v))) ||
+	if (!*evicted && ((v != HS_NONE && (map_row(v) == h || map_claimed(v))) ||
 				 (int32_t)(now - stamp) < 1))
 		return false;
-	if (hs_atomic_cas(&entry->stamp[h], stamp, HS_STAMP_SPARE) == stamp)
+	if (hs_atomic_cas(&entry->stamp[h], stamp, HS_STAMP_SPARE) == stamp) {
+		hs_store_relaxed(&entry->owner[h], (int32_t)HS_NONE);
 		return true;
+	}
 	/* Another lane used it in between: an orphan. */
 	if (*evicted)
 		hs_atomic_cas(&entry->owner[h], slot, (int32_t)HS_ORPHAN(slot));
 	return false;
 }
 
-/* One warp: puts each thread's row in the ring. The ring is as long as the layer
- * has rows; what is written is told when all that was begun before is written. */
-HS_DEVICE void keep_push(struct hs_entry *entry, uint32_t h, bool some)
+/* One thread: what the ring says of a row that goes. */
+HS_DEVICE uint64_t keep_entry(struct hs_entry *entry, const struct hs_kept *kept, uint32_t h,
+	int32_t owner, uint32_t stamp)
 {
-	const unsigned mask = __ballot_sync(0xffffffffu, some);
-	const uint32_t lane = threadIdx.x & 31, count = (uint32_t)__popc(mask);
-	uint32_t at = 0, written;
-	uint64_t free, told;
+	const int32_t word = HS_LISTED(h, kept->listing);
+	bool evicted = false;
+	int32_t v, was;
 
-	if (!mask)
-		return;
-	if (!lane)
-		at = hs_atomic_add(&entry->reserved, count);
-	at = __shfl_sync(0xffffffffu, at, 0) + (uint32_t)__popc(mask & ((1u << lane) - 1));
-	if (some) {
+	if (owner < HS_NONE || entry->order == HS_ORDER_ALL) {
+		const bool taken = keep_take(entry, h, owner, stamp, kept->now, &evicted);
+
+		if (evicted)
+			hs_atomic_add(&entry->totals[HS_COUNT_EVICTIONS], (uint64_t)1);
+		if (!taken)
+			return HS_RING_HOLE;
 #ifdef HS_PLANTS
 		/* Whoever still reads a spare row shows it at once. */
 		memset(entry->hot + (uint64_t)h * entry->row, 0xee, entry->row);
 #endif
-		hs_store_relaxed(&entry->owner[h], (int32_t)HS_NONE);
-		hs_store_relaxed(&entry->stamp[h], HS_STAMP_SPARE);
-		hs_store_relaxed(&entry->ring[at & entry->mask], h);
-		hs_fence();
+		hs_atomic_add(&entry->kept.spares, 1u);
+		return HS_RING(owner < HS_NONE ? owner : (int32_t)HS_ORPHAN(owner), h);
 	}
-	__syncwarp();
-	if (lane)
-		return;
-	written = hs_atomic_add(&entry->written, count) + count;
-	hs_fence();
-	if (hs_load_relaxed(&entry->reserved) != written)
-		return;
-	told = hs_load_relaxed(&entry->free);
+	v = (int32_t)h;
 	do {
-		uint32_t pops = (uint32_t)(told >> 32), pushes = (uint32_t)told;
-
-		free = told;
-		if ((int32_t)(written - pushes) <= 0)
-			break;
-		/* Who popped beyond the end got nothing. */
-		pops = (int32_t)(pops - pushes) > 0 ? pushes : pops;
-		told = hs_atomic_cas(&entry->free, free, (uint64_t)pops << 32 | written);
-	} while (told != free);
+		was = v;
+		v = hs_atomic_cas(&entry->map[owner], was, word);
+	} while (v != was && v >= 0 && map_row(v) == h);
+	return v == was ? HS_RING(owner, word) : HS_RING_HOLE;
 }
 
-/* All threads: takes the listed rows. */
-HS_DEVICE void keep_listed(
+/* Where in the listing the rows of an age end. */
+HS_DEVICE uint32_t keep_end(const struct hs_entry *entry, uint32_t age)
+{
+	const uint32_t at = hs_load_relaxed(&entry->place[age]);
+	const uint32_t end = hs_load_relaxed(&entry->place[HS_AGES + age]);
+
+	return at < end ? at : end;
+}
+
+/* All threads of the last block: shows what was listed, or if another lane came
+ * meanwhile nothing. */
+HS_DEVICE void keep_show(
 	struct hs_table *table, uint32_t layer, uint32_t lane, struct keep_shared *s)
 {
 	struct hs_entry *entry = &table->entries[layer];
-	const uint32_t count = s->count, now = s->kept.now;
-	bool seen, taken, evicted;
+	const uint32_t base = s->kept.base, mask = entry->mask;
+	const uint32_t *place = entry->place, *ends = entry->place + HS_AGES;
+	const bool seen = keep_seen(table, layer, lane);
+	/* What the spare rows take, and all: not what is free after the newest. */
+	const uint32_t spare = keep_end(entry, HS_AGES - 1), span = keep_end(entry, s->kept.age);
+	uint64_t free, told;
 
-	for (uint32_t i = threadIdx.x; i < count; i += HS_THREADS) {
-		evicted = false;
-		taken = keep_take(entry, s->u.list.row[i], s->u.list.slot[i], s->u.list.stamp[i],
-			now, &evicted);
-		if (evicted)
-			hs_atomic_add(&entry->totals[HS_COUNT_EVICTIONS], (uint64_t)1);
-		if (!taken)
-			s->u.list.row[i] = HS_ROWS_MAX;
+	if (!threadIdx.x)
+		s->holes = 0;
+	__syncthreads();
+	for (uint32_t i = threadIdx.x; i < HS_AGES && !seen; i += HS_THREADS) {
+		uint32_t at = i > s->kept.age ? hs_load_relaxed(&place[i]) : HS_ROWS_MAX;
+		const uint32_t end = hs_load_relaxed(&ends[i]);
+
+		if (at < end)
+			hs_atomic_add(&s->holes, end - at);
+		for (; at < end; at++)
+			hs_store_relaxed(&entry->ring[(base + at) & mask], HS_RING_HOLE);
+	}
+	/* Someone may have seen them: orphans, as if used just now. */
+	for (uint32_t i = threadIdx.x; i < spare && seen; i += HS_THREADS) {
+		const uint64_t e = hs_load_relaxed(&entry->ring[(base + i) & mask]);
+		const uint32_t h = (uint32_t)e;
+
+		if ((int64_t)e >= 0 || e == HS_RING_HOLE)
+			continue;
+		hs_store_relaxed(&entry->owner[h], (int32_t)(e >> 32));
+		hs_store_relaxed(&entry->stamp[h], s->kept.now);
 	}
 	hs_fence();
 	__syncthreads();
-	seen = keep_seen(table, layer, lane);
-	for (uint32_t i = threadIdx.x; i - threadIdx.x < count; i += HS_THREADS) {
-		const uint32_t h = i < count ? s->u.list.row[i] : HS_ROWS_MAX;
+	if (threadIdx.x)
+		return;
+	told = hs_load_relaxed(&entry->free);
+	do {
+		uint32_t pops = (uint32_t)(told >> 32);
 
-		if (h != HS_ROWS_MAX && seen) {
-			const int32_t owner = s->u.list.slot[i];
-
-			/* Someone may have seen it: an orphan, as if used just now. */
-			hs_store_relaxed(&entry->owner[h],
-				owner < HS_NONE ? owner : (int32_t)HS_ORPHAN(owner));
-			hs_store_relaxed(&entry->stamp[h], now);
-		}
-		keep_push(entry, h, h != HS_ROWS_MAX && !seen);
-	}
-	__syncthreads();
+		free = told;
+		/* Who popped beyond the end got nothing. What is left of older
+		 * listings goes, unless spare rows are among it. */
+		if (!keep_spares(entry, free) || (int32_t)(pops - base) > 0)
+			pops = base;
+		told = hs_atomic_cas(
+			&entry->free, free, (uint64_t)pops << 32 | (base + (seen ? 0 : span)));
+		s->last = pops;
+	} while (told != free);
+	entry->appended = s->last == base ? 0 : entry->appended + 1;
+	hs_store_relaxed(
+		&entry->stale, (s->last == base ? 0 : base - s->last - keep_spares(entry, told)) +
+				       (seen ? 0 : s->holes + s->kept.holes));
+	if (!seen && s->kept.spares)
+		hs_store_relaxed(&entry->spare_to, base + spare);
 }
 
-/* One thread: whether a row that a pass sees is to go. */
-HS_DEVICE bool keep_goes(struct hs_entry *entry, const struct hs_kept *kept, uint32_t age,
-	int32_t owner, uint32_t stamp)
+/* One block: marks rows and writes their entries. */
+HS_DEVICE void keep_mark(
+	struct hs_entry *entry, uint32_t index, uint32_t blocks, const struct hs_kept *kept)
 {
-	if (owner == HS_NONE || stamp == HS_STAMP_SPARE)
-		return false;
-	/* Nobody would hit an orphan. */
-	if (age > kept->age || (owner < HS_NONE && (int32_t)(kept->now - stamp) > 0))
-		return true;
-	return age == kept->age && hs_load_relaxed(&entry->kept.ties) < kept->rest &&
-	       hs_atomic_add(&entry->kept.ties, 1u) < kept->rest;
+	const uint32_t *keys = entry->order == HS_ORDER_FETCH ? entry->born : entry->stamp;
+	const bool all = entry->order == HS_ORDER_ALL;
+	uint32_t stamp[4], key[4], owner[4], at[4], age;
+
+	if (!threadIdx.x)
+		hs_store_relaxed(&entry->kept.marked, 1u);
+	for (uint32_t h = (index * HS_THREADS + threadIdx.x) * 4; h < entry->rows;
+		h += blocks * KEEP_SLICE) {
+		keep_load(entry->stamp, h, stamp);
+		keep_load(keys, h, key);
+		keep_load((const uint32_t *)entry->owner, h, owner);
+		HS_UNROLL
+		for (uint32_t i = 0; i < 4; i++) {
+			age = keep_age_of(entry, h + i, key[i], stamp[i], owner[i], kept->now);
+			at[i] = kept->need;
+			if (all)
+				age = (int32_t)(kept->now - stamp[i]) > 0 ? HS_AGES - 1 : 0;
+			if (h + i >= entry->rows || (int32_t)owner[i] == HS_NONE ||
+				stamp[i] == HS_STAMP_SPARE || age < kept->age ||
+				((all || (int32_t)owner[i] < HS_NONE) && !age))
+				continue;
+			/* So many rows of the same age do not all ask. */
+			if (age == kept->age &&
+				hs_load_relaxed(&entry->place[age]) >=
+					hs_load_relaxed(&entry->place[HS_AGES + age]))
+				continue;
+			at[i] = hs_atomic_add(&entry->place[age], 1u);
+			if (at[i] >= hs_load_relaxed(&entry->place[HS_AGES + age]))
+				at[i] = kept->need;
+		}
+		HS_UNROLL
+		for (uint32_t i = 0; i < 4; i++) {
+			uint64_t e;
+
+			if (at[i] >= kept->need)
+				continue;
+			e = keep_entry(entry, kept, h + i, (int32_t)owner[i], stamp[i]);
+			hs_store_relaxed(&entry->ring[(kept->base + at[i]) & entry->mask], e);
+			if (e == HS_RING_HOLE)
+				hs_atomic_add(&entry->kept.holes, 1u);
+		}
+	}
 }
 
 /* One block. */
-HS_SELDOM void keep_evict(const struct hs_keep_args *a, uint32_t index, struct keep_shared *s)
+HS_SELDOM void keep_list(const struct hs_keep_args *a, uint32_t index, struct keep_shared *s)
 {
 	const uint32_t layer = a->keep.evict - 1, blocks = a->keep.evict_blocks;
 	struct hs_entry *entry = &a->table->entries[layer];
-	const uint32_t *keys = entry->order == HS_ORDER_FETCH ? entry->born : entry->stamp;
-	uint32_t stamp[4], key[4], owner[4], at, left;
+	struct hs_lane *own = &a->table->lanes[a->lane];
 
 	if (!index && !threadIdx.x)
 		hs_atomic_add(&entry->clock, 1u);
+	if (!hs_load_relaxed(&own->lists[layer]))
+		return;
+	/* Another lane's pass may list: then this one does not, or a part of it. */
 	if (!threadIdx.x) {
+		const uint32_t keeper = hs_atomic_cas(&entry->keeper, 0u, a->lane + 1);
+
+		hs_fence();
 		s->kept = entry->kept;
-		s->count = 0;
+		s->held = (!keeper || keeper == a->lane + 1) && s->kept.lane == a->lane &&
+			  s->kept.base == (uint32_t)hs_load_relaxed(&entry->free);
 	}
 	__syncthreads();
-	if (!s->kept.need || keep_seen(a->table, layer, a->lane))
-		return;
-	for (uint32_t first = index * KEEP_SLICE; first < entry->rows;
-		first += blocks * KEEP_SLICE) {
-		const uint32_t h = first + threadIdx.x * 4;
-
-		if (h < entry->rows) {
-			keep_load(entry->stamp, h, stamp);
-			keep_load(keys, h, key);
-			keep_load((const uint32_t *)entry->owner, h, owner);
-			HS_UNROLL
-			for (uint32_t i = 0; i < 4; i++) {
-				if (h + i >= entry->rows ||
-					!keep_goes(entry, &s->kept,
-						keep_age(entry, h + i, key[i], s->kept.now),
-						(int32_t)owner[i], stamp[i]))
-					continue;
-				at = hs_atomic_add(&s->count, 1u);
-				s->u.list.row[at] = h + i;
-				s->u.list.stamp[at] = stamp[i];
-				s->u.list.slot[at] = (int32_t)owner[i];
-			}
-		}
-		__syncthreads();
-		left = s->count;
-		__syncthreads();
-		if (left && (left + KEEP_SLICE > KEEP_LIST ||
-				    first + blocks * KEEP_SLICE >= entry->rows)) {
-			keep_listed(a->table, layer, a->lane, s);
-			if (!threadIdx.x)
-				s->count = 0;
-			__syncthreads();
-		}
+	if (!keep_seen(a->table, layer, a->lane) && s->held)
+		keep_mark(entry, index, blocks, &s->kept);
+	hs_fence();
+	__syncthreads();
+	if (!threadIdx.x) {
+		s->last = hs_atomic_add(&own->listed, 1u) + 1;
+		hs_fence();
+		s->held = hs_load_relaxed(&entry->keeper) == a->lane + 1;
 	}
+	__syncthreads();
+	if (s->last != blocks)
+		return;
+	if (!threadIdx.x) {
+		own->listed = own->lists[layer] = 0;
+		s->kept = entry->kept;
+	}
+	__syncthreads();
+	if (!s->held)
+		return;
+	if (s->kept.lane == a->lane && s->kept.marked)
+		keep_show(a->table, layer, a->lane, s);
+	hs_fence();
+	if (!threadIdx.x)
+		hs_store_release(&entry->keeper, 0u);
 }
 
 /* Block `index` of those of the passes. */
@@ -490,7 +593,7 @@ HS_DEVICE void keep_block(
 		if (counts)
 			keep_count(a, index, tell, s);
 	} else if (a->keep.evict && entries[a->keep.evict - 1].state == HS_ENTRY_ON) {
-		keep_evict(a, index - a->keep.count_blocks, s);
+		keep_list(a, index - a->keep.count_blocks, s);
 	}
 }
 

@@ -189,11 +189,19 @@ HS_KERNEL_BOUNDED(hs_many_rank, struct hs_many_args, HS_THREADS)
 	}
 }
 
-/* Where the slot's bytes are; the last bit says that it is a hot row. */
-HS_DEVICE uint64_t many_from(const struct hs_entry *entry, int32_t slot)
+/* Where the slot's bytes are; the last bit says that it is a hot row. One that a
+ * miss might take is taken from the list: with the lane at the layer it does not
+ * come back there. */
+HS_DEVICE uint64_t many_from(struct hs_entry *entry, int32_t slot)
 {
-	const int32_t h = hs_load_acquire(&entry->map[slot]);
+	int32_t h = hs_load_acquire(&entry->map[slot]), was;
 
+	while (map_listed(h)) {
+		was = hs_atomic_cas(&entry->map[slot], h, (int32_t)map_row(h));
+		if (was == h)
+			hs_atomic_add(&entry->stale, 1u);
+		h = was == h ? (int32_t)map_row(h) : was;
+	}
 	if (h >= 0)
 		return ((uint64_t)(uintptr_t)entry->hot + (uint64_t)h * entry->row) | 1;
 	return (uint64_t)(uintptr_t)entry->base + (uint64_t)slot * entry->row;

@@ -46,7 +46,18 @@ HS_DEVICE bool map_pending(int32_t v, uint32_t lane)
 /* The hot row that a word names, ready or not; HS_ROWS_MAX when none. */
 HS_DEVICE uint32_t map_row(int32_t v)
 {
-	return v >= 0 ? (uint32_t)v : HS_PENDING_ROW(v);
+	return HS_PENDING_ROW(v);
+}
+
+/* A hot row that no miss may take. */
+HS_DEVICE bool map_plain(int32_t v)
+{
+	return (uint32_t)v < HS_ROWS_MAX;
+}
+
+HS_DEVICE bool map_listed(int32_t v)
+{
+	return v >= (int32_t)HS_ROWS_MAX;
 }
 
 /* Takes a row from the slot: what v says now must be so still. A row that is
@@ -59,7 +70,9 @@ HS_DEVICE bool map_drop(struct hs_entry *entry, int32_t slot, int32_t v)
 	if (hs_atomic_cas(&entry->map[slot], v, to) != v)
 		return false;
 	if (v >= 0)
-		hs_atomic_cas(&entry->owner[v], slot, (int32_t)HS_ORPHAN(slot));
+		hs_atomic_cas(&entry->owner[map_row(v)], slot, (int32_t)HS_ORPHAN(slot));
+	if (map_listed(v))
+		hs_atomic_add(&entry->stale, 1u);
 	return true;
 }
 

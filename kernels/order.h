@@ -22,7 +22,7 @@
 #define ORDER_ROWS 8u /* about so many a warp takes at once */
 #endif
 #ifndef ORDER_WARPS
-#define ORDER_WARPS 2u /* of each block; more would read from far apart */
+#define ORDER_WARPS 1u /* of each block; more would read from far apart */
 #endif
 #ifndef ORDER_FROM
 #define ORDER_FROM 16384u

@@ -2,7 +2,7 @@
 /*
  * Decode: slots in, swap-in, indices out. One kernel on the critical path, and
  * on it as few steps that wait for each other as can be: the list, the map; for
- * what misses a claim, while the row is on its way from the host a spare hot row.
+ * what misses a claim, while the row is on its way from the host a hot row to take.
  * What has to be done once a launch is left to the passes (kernels/keep.h).
  */
 #include "kernels/fetch.h"
@@ -14,6 +14,11 @@
  * that no other thread is about to. */
 #ifndef RESOLVE_EAGER
 #define RESOLVE_EAGER 1024u
+#endif
+
+/* Entries of the ring that a miss tries, until it finds one whose row nobody hit. */
+#ifndef RESOLVE_POPS
+#define RESOLVE_POPS 8u
 #endif
 
 /*
@@ -36,7 +41,7 @@ union resolve_shared {
 	struct {
 		uint64_t journal;
 		uint32_t eager, walks, go, base, what, was;
-		uint32_t count[HS_COUNTS];
+		uint32_t count[HS_COUNTS], stale;
 		struct resolve_misses missed[HS_WARPS];
 	} r;
 	struct keep_shared keep;
@@ -51,7 +56,8 @@ struct resolve_tile {
 
 /* The counts of a warp. */
 struct resolve_counts {
-	uint32_t hits, misses, duplicates, inplace, padding;
+	uint32_t hits, misses, duplicates, inplace, padding, evictions;
+	uint32_t stale; /* entries of the ring that name nothing now; modulo 2^32 */
 };
 
 /* What a launch knows from the start, in registers. */
@@ -138,17 +144,89 @@ HS_DEVICE void resolve_give(const struct hs_resolve_args *a, struct hs_entry *en
 	hs_store_relaxed(&entry->born[h], l->clock);
 }
 
-/* The warp's misses, of which `count` are listed in f: claims them and fetches.
- * missed: this thread's; those that another thread of the launch has claimed
- * already are left with what the map says. */
-HS_DEVICE void resolve_miss(const struct hs_resolve_args *a, struct hs_entry *entry,
+/*
+ * So many of the warp's threads as won says need a row: each takes an entry of
+ * the ring, and then the row from the map, where it may have been hit since. Host
+ * loads are under way meanwhile. row: HS_ROWS_MAX for those who get none.
+ */
+HS_DEVICE void resolve_pop(struct hs_entry *entry, const struct resolve_launch *l,
+	const uint32_t *won, uint64_t word, uint32_t *row, struct resolve_counts *c)
+{
+	const uint32_t lane = threadIdx.x & 31, below = (1u << lane) - 1;
+	uint32_t want[RESOLVE_TILES], wants, base;
+	uint64_t e[RESOLVE_TILES];
+	bool in[RESOLVE_TILES];
+
+	HS_UNROLL
+	for (uint32_t i = 0; i < RESOLVE_TILES; i++) {
+		want[i] = won[i];
+		row[i] = HS_ROWS_MAX;
+	}
+	for (uint32_t round = 1;; round++) {
+		word = __shfl_sync(0xffffffffu, word, 0);
+		base = (uint32_t)(word >> 32);
+		HS_UNROLL
+		for (uint32_t i = 0; i < RESOLVE_TILES; i++) {
+			uint32_t head = base + (uint32_t)__popc(want[i] & below);
+
+			base += (uint32_t)__popc(want[i]);
+			if (HS_PLANTED(HS_PLANT_TWICE))
+				head &= ~1u;
+			in[i] = (want[i] >> lane & 1) && (int32_t)((uint32_t)word - head) > 0;
+			e[i] = HS_RING_HOLE;
+			if (in[i])
+				e[i] = hs_load_relaxed(&entry->ring[head & entry->mask]);
+		}
+		HS_UNROLL
+		for (uint32_t i = 0; i < RESOLVE_TILES; i++) {
+			const int32_t slot = (int32_t)(e[i] >> 32), listed = (int32_t)e[i];
+
+			if (slot >= 0 &&
+				hs_atomic_cas(&l->map[slot], listed, (int32_t)HS_NONE) != listed &&
+				!HS_PLANTED(HS_PLANT_TWICE))
+				e[i] = HS_RING_HOLE;
+		}
+		wants = 0;
+		HS_UNROLL
+		for (uint32_t i = 0; i < RESOLVE_TILES; i++) {
+			const bool got = in[i] && e[i] != HS_RING_HOLE;
+
+			if (got) {
+				row[i] = map_row((int32_t)e[i]);
+#ifdef HS_PLANTS
+				/* Whoever still reads the row shows it at once. */
+				memset(entry->hot + (uint64_t)row[i] * entry->row, 0xee,
+					entry->row);
+#endif
+			}
+			c->evictions += resolve_votes(got && (int64_t)e[i] >= 0);
+			want[i] = __ballot_sync(0xffffffffu, in[i] && !got);
+			wants += (uint32_t)__popc(want[i]);
+		}
+		c->stale -= wants;
+		if (!wants || round == RESOLVE_POPS)
+			return;
+		if (!lane)
+			word = hs_atomic_add(&entry->free, (uint64_t)wants << 32);
+	}
+}
+
+/*
+ * The warp's open entries that miss, `count` of them, and those that hit a listed
+ * row: claims the former and fetches them, takes the latter from the list.
+ * missed: who misses. Those whose word was another one then are left with that;
+ * returns the entries that are still open.
+ */
+HS_DEVICE uint32_t resolve_miss(const struct hs_resolve_args *a, struct hs_entry *entry,
 	const struct resolve_launch *l, const struct resolve_tile *t, const uint32_t *missed,
-	int32_t *v, uint32_t count, struct resolve_misses *f, struct resolve_counts *c)
+	int32_t *v, uint32_t open, uint32_t count, struct resolve_misses *f,
+	struct resolve_counts *c)
 {
 	const int32_t claim = HS_PENDING(a->lane, HS_ROWS_MAX);
-	const uint32_t below = (1u << (threadIdx.x & 31)) - 1;
+	const uint32_t lane = threadIdx.x & 31, below = (1u << lane) - 1;
 	const bool eager = l->eager && !l->walks;
-	uint32_t won[RESOLVE_TILES], at[RESOLVE_TILES], wins = 0, base = 0, got = 0;
+	uint32_t won[RESOLVE_TILES], at[RESOLVE_TILES], row[RESOLVE_TILES], wins = 0, base = 0;
+	int32_t was[RESOLVE_TILES];
 	hs_u128 loaded[LOADS];
 	uint64_t word = 0;
 
@@ -156,59 +234,70 @@ HS_DEVICE void resolve_miss(const struct hs_resolve_args *a, struct hs_entry *en
 	for (uint32_t i = 0; i < RESOLVE_TILES; i++) {
 		at[i] = base + (uint32_t)__popc(missed[i] & below);
 		base += (uint32_t)__popc(missed[i]);
-		if (missed[i] >> (threadIdx.x & 31) & 1) {
+		was[i] = HS_NONE;
+		if (missed[i] >> lane & 1) {
 			f->slot[at[i]] = t[i].slot;
 			f->row[at[i]] = 0;
-			v[i] = hs_atomic_cas(&l->map[t[i].slot], (int32_t)HS_NONE, claim);
 		}
+		if ((missed[i] >> lane & 1) || ((open >> i & 1) && v[i] >= 0))
+			was[i] = hs_atomic_cas(&l->map[t[i].slot], v[i],
+				v[i] >= 0 ? (int32_t)map_row(v[i]) : claim);
 	}
 	__syncwarp();
 	if (eager)
 		resolve_load(&l->to, f, count, 0, loaded);
+	__syncwarp();
 	HS_UNROLL
 	for (uint32_t i = 0; i < RESOLVE_TILES; i++) {
-		const bool mine = missed[i] >> (threadIdx.x & 31) & 1;
+		const bool mine = missed[i] >> lane & 1, listed = (open >> i & 1) && v[i] >= 0;
+		const bool hit = listed && (was[i] == v[i] || map_plain(was[i]));
 
-		won[i] = __ballot_sync(0xffffffffu, mine && v[i] == HS_NONE);
-		if (mine && v[i] != HS_NONE)
+		won[i] = __ballot_sync(0xffffffffu, mine && was[i] == HS_NONE);
+		if (mine && was[i] != HS_NONE)
 			f->row[at[i]] = HS_ROWS_MAX;
 		wins += (uint32_t)__popc(won[i]);
+		c->stale += resolve_votes(listed && was[i] == v[i]);
+		c->hits += resolve_votes(hit);
+		if (hit) {
+			hs_store_relaxed(&l->stamp[map_row(was[i])], l->clock);
+			a->out[t[i].at] = l->hot_index + (int32_t)map_row(was[i]);
+		}
+		if (mine || listed)
+			v[i] = was[i];
+		if (hit || (won[i] >> lane & 1))
+			open &= ~(1u << i);
 	}
-	if (!wins)
-		return;
-	if (!(threadIdx.x & 31))
+	if (!wins) {
+		__syncwarp();
+		return open;
+	}
+	if (!lane)
 		word = hs_atomic_add(&entry->free, (uint64_t)wins << 32);
 	__syncwarp();
 	if (!eager && !l->walks)
 		resolve_load(&l->to, f, count, 0, loaded);
-	word = __shfl_sync(0xffffffffu, word, 0);
-	base = (uint32_t)(word >> 32);
+	resolve_pop(entry, l, won, word, row, c);
+	__syncwarp();
 	HS_UNROLL
 	for (uint32_t i = 0; i < RESOLVE_TILES; i++) {
-		uint32_t head = base + (uint32_t)__popc(won[i] & below), h = HS_ROWS_MAX;
+		const bool mine = won[i] >> lane & 1, got = mine && row[i] != HS_ROWS_MAX;
 
-		base += (uint32_t)__popc(won[i]);
-		if (won[i] >> (threadIdx.x & 31) & 1) {
-			if (HS_PLANTED(HS_PLANT_TWICE))
-				head &= ~1u;
-			if ((int32_t)((uint32_t)word - head) > 0)
-				h = hs_load_relaxed(&entry->ring[head & entry->mask]);
-			resolve_give(a, entry, l, &t[i], h);
-			if (l->walks && h != HS_ROWS_MAX)
+		if (mine) {
+			resolve_give(a, entry, l, &t[i], row[i]);
+			if (l->walks && got)
 				order_mark(entry, t[i].slot);
-			f->row[at[i]] = h;
-			v[i] = HS_NONE; /* all is said */
-			got += h != HS_ROWS_MAX;
+			f->row[at[i]] = row[i];
 		}
-		c->misses += resolve_votes(h != HS_ROWS_MAX);
-		c->inplace += resolve_votes(won[i] >> (threadIdx.x & 31) & 1 && h == HS_ROWS_MAX);
+		c->misses += resolve_votes(got);
+		c->inplace += resolve_votes(mine && !got);
 	}
 	__syncwarp();
 	if (l->walks)
-		return;
+		return open;
 	resolve_store(&l->to, f, count, 0, loaded);
 	resolve_fetch(&l->to, f, count, 32 * LOADS);
 	__syncwarp();
+	return open;
 }
 
 /* What another thread of this launch fetches, or another lane: the claimer waits
@@ -242,25 +331,38 @@ HS_DEVICE void resolve_look(const struct hs_resolve_args *a, struct hs_entry *en
 	HS_UNROLL
 	for (uint32_t i = 0; i < RESOLVE_TILES; i++) {
 		const int32_t slot = t[i].slot;
-		const bool ours = resolve_ours(l, slot), hit = ours && v[i] >= 0;
+		const bool ours = resolve_ours(l, slot), hit = ours && map_plain(v[i]);
 
 		if (hit)
 			hs_store_relaxed(&l->stamp[v[i]], l->clock);
 		if (t[i].live && (!ours || hit))
 			a->out[t[i].at] = hit ? l->hot_index + v[i] : slot;
-		missed[i] = __ballot_sync(0xffffffffu, ours && v[i] == HS_NONE);
-		count += (uint32_t)__popc(missed[i]);
 		open |= ours && !hit ? 1u << i : 0;
 		c->hits += resolve_votes(hit || (slot >= 0 && slot < l->first));
 		c->padding += resolve_votes(t[i].live && slot < 0);
 	}
-	if (count)
-		resolve_miss(a, entry, l, t, missed, v, count, f, c);
+	if (!__ballot_sync(0xffffffffu, open != 0))
+		return;
+	/* A second time for those whose listed row was taken in between. */
+	for (;;) {
+		bool listed = false;
+
+		count = 0;
+		HS_UNROLL
+		for (uint32_t i = 0; i < RESOLVE_TILES; i++) {
+			missed[i] = __ballot_sync(0xffffffffu, (open >> i & 1) && v[i] == HS_NONE);
+			count += (uint32_t)__popc(missed[i]);
+			listed |= (open >> i & 1) && v[i] >= 0;
+		}
+		if (!count && !__ballot_sync(0xffffffffu, listed))
+			break;
+		open = resolve_miss(a, entry, l, t, missed, v, open, count, f, c);
+	}
 	if (!__ballot_sync(0xffffffffu, open != 0))
 		return;
 	HS_UNROLL
 	for (uint32_t i = 0; i < RESOLVE_TILES; i++)
-		resolve_twin(a, l, &t[i], v[i], (open >> i & 1) && v[i] != HS_NONE, c);
+		resolve_twin(a, l, &t[i], v[i], open >> i & 1, c);
 }
 
 /* What somebody asked to be told. The last block to be done tells of the launch,
@@ -309,7 +411,7 @@ HS_KERNEL_RESIDENT(hs_resolve, struct hs_resolve_args, HS_THREADS, RESOLVE_RESID
 	const uint32_t tiles = a.outer * a.inner * a.tiles;
 	const uint64_t entries = (uint64_t)a.outer * a.inner * a.k;
 	uint32_t tile = blockIdx.x * HS_WARPS + warp;
-	struct resolve_counts c = {0, 0, 0, 0, 0};
+	struct resolve_counts c = {0, 0, 0, 0, 0, 0, 0};
 	struct resolve_tile t[RESOLVE_TILES];
 	struct resolve_launch l;
 
@@ -330,6 +432,7 @@ HS_KERNEL_RESIDENT(hs_resolve, struct hs_resolve_args, HS_THREADS, RESOLVE_RESID
 	if (threadIdx.x < HS_COUNTS)
 		s->r.count[threadIdx.x] = 0;
 	if (!threadIdx.x) {
+		s->r.stale = 0;
 		if (RESOLVE_ENTER != 1)
 			resolve_enter(&a, s);
 	} else if (threadIdx.x == 32) {
@@ -376,11 +479,17 @@ HS_KERNEL_RESIDENT(hs_resolve, struct hs_resolve_args, HS_THREADS, RESOLVE_RESID
 	resolve_count(&s->r.count[HS_COUNT_DUPLICATES], c.duplicates);
 	resolve_count(&s->r.count[HS_COUNT_INPLACE], c.inplace);
 	resolve_count(&s->r.count[HS_COUNT_PADDING], c.padding);
+	resolve_count(&s->r.count[HS_COUNT_EVICTIONS], c.evictions);
+	resolve_count(&s->r.stale, c.stale);
 	if (!blockIdx.x && !threadIdx.x)
 		hs_atomic_add(&s->r.count[HS_COUNT_LAUNCHES], 1u);
 	__syncthreads();
-	if (!threadIdx.x && (s->r.count[HS_COUNT_MISSES] | s->r.count[HS_COUNT_INPLACE]))
+	if (!threadIdx.x &&
+		(s->r.count[HS_COUNT_MISSES] | s->r.count[HS_COUNT_INPLACE] | s->r.stale)) {
 		hs_store_relaxed(&own->missed[a.layer], 1u);
+		if (s->r.stale)
+			hs_atomic_add(&entry->stale, s->r.stale);
+	}
 	if (threadIdx.x < HS_COUNTS && s->r.count[threadIdx.x])
 		hs_atomic_add(&entry->totals[threadIdx.x], (uint64_t)s->r.count[threadIdx.x]);
 	if (l.walks) {

@@ -129,14 +129,16 @@ static size_t lay_out(struct hs_entry *entry, CUdeviceptr start)
 	size_t map = ALIGN(entry->slots * sizeof(int32_t));
 	size_t word = ALIGN(entry->rows * sizeof(uint32_t));
 	size_t bits = ALIGN((entry->slots + 31) / 32 * sizeof(uint32_t));
+	size_t place = 2 * HS_AGES * sizeof(uint32_t);
 
 	entry->map = (int32_t *)(uintptr_t)start;
 	entry->owner = (int32_t *)(uintptr_t)(start + map);
 	entry->stamp = (uint32_t *)(uintptr_t)(start + map + word);
 	entry->born = (uint32_t *)(uintptr_t)(start + map + 2 * word);
 	entry->bits = (uint32_t *)(uintptr_t)(start + map + 3 * word);
-	entry->ring = (uint32_t *)(uintptr_t)(start + map + 3 * word + bits);
-	return map + 3 * word + bits + (entry->mask + 1) * sizeof(uint32_t);
+	entry->place = (uint32_t *)(uintptr_t)(start + map + 3 * word + bits);
+	entry->ring = (uint64_t *)(uintptr_t)(start + map + 3 * word + bits + place);
+	return map + 3 * word + bits + place + (entry->mask + 1) * sizeof(uint64_t);
 }
 
 static int write_entry(struct hs_layer *layer, struct hs_device *device, struct hs_entry *entry)

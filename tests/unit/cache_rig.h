@@ -74,8 +74,10 @@ void rig_settle(void);
 /* The layer as the device has it, and a lane. */
 struct hs_entry *rig_entry(void);
 struct hs_lane *rig_lane(uint32_t id);
-/* Hot rows that hold nothing. */
+/* Hot rows that hold nothing, and such that misses may take. */
 uint32_t rig_spare(void);
+uint32_t rig_listed(void);
+/* Of a listed row without its mark. */
 int32_t rig_map(uint32_t slot);
 void rig_counts(struct hs_cache_counts *counts);
 

@@ -29,39 +29,31 @@ static uint32_t used[RIG_SLOTS], fetched[RIG_SLOTS];
 static void look(int32_t *map)
 {
 	for (uint32_t slot = 0; slot < RIG_SLOTS; slot++)
-		map[slot] = rig_map(slot);
+		map[slot] = rig_entry()->map[slot];
 }
 
-/* Since the launch is over: whether a row went that was newer than one that
- * stayed. *gone: rows that went. */
-static unsigned wrong_order(const int32_t *before, const uint32_t *key, uint32_t *gone)
+/* Since `before`: whether a row went that was newer than one that stayed, of those
+ * that the launch `now` did not use. FIFO: than one that stayed listed; a row that
+ * was hit goes back there with the next listing. *gone: rows that went. */
+static unsigned wrong_order(
+	const int32_t *before, const uint32_t *key, uint32_t now, uint32_t *gone)
 {
 	uint32_t newest_out = 0, oldest_in = UINT32_MAX;
 
 	*gone = 0;
 	for (uint32_t slot = RIG_FIRST; slot < RIG_SLOTS; slot++) {
-		if (rig_map(slot) >= 0 && key[slot] < oldest_in)
-			oldest_in = key[slot];
-		if (rig_map(slot) >= 0 || before[slot] == HS_NONE)
+		const bool there = rig_map(slot) >= 0;
+
+		if (before[slot] < 0 || used[slot] == now)
 			continue;
-		++*gone;
-		if (key[slot] > newest_out)
+		*gone += !there;
+		if (there && key[slot] < oldest_in &&
+			(key == used || before[slot] >= (int32_t)HS_ROWS_MAX))
+			oldest_in = key[slot];
+		if (!there && key[slot] > newest_out)
 			newest_out = key[slot];
 	}
 	return newest_out > oldest_in;
-}
-
-/* What must be spare after a launch that missed so much, and how much the pass
- * takes if it is less. */
-static uint32_t target(uint32_t rows, uint32_t misses, uint32_t *recent)
-{
-	const uint32_t decayed = *recent - (*recent + 7) / 8;
-	uint32_t least;
-
-	*recent = misses > decayed ? misses : decayed;
-	least = *recent + *recent / 4;
-	least = least < 64 ? 64 : least;
-	return least < rows / 4 ? least : rows / 4;
 }
 
 /* Returns the evictions seen. */
@@ -88,15 +80,12 @@ static uint64_t run_policy(int policy, const uint32_t *key)
 		look(after);
 		for (uint32_t i = 0; i < K; i++) {
 			used[list[i]] = now;
-			if (before[list[i]] == HS_NONE && after[list[i]] != HS_NONE)
+			if (after[list[i]] < HS_NONE)
 				fetched[list[i]] = now;
 		}
-		/* A launch evicts nothing itself. */
-		for (uint32_t slot = 0; slot < RIG_SLOTS; slot++)
-			assert_true(before[slot] == HS_NONE || before[slot] == after[slot]);
 		rig_settle();
 		if (key)
-			assert_int_equal(wrong_order(after, key, &gone), 0);
+			assert_int_equal(wrong_order(before, key, now, &gone), 0);
 		if (policy == HS_POLICY_VANILLA) {
 			for (uint32_t slot = RIG_FIRST; slot < RIG_SLOTS; slot++)
 				assert_int_equal(rig_map(slot) >= 0, used[slot] == now);
@@ -108,8 +97,9 @@ static uint64_t run_policy(int policy, const uint32_t *key)
 	assert_int_equal(rig.wrong, 0);
 	assert_int_equal(rig_faults(), 0);
 	assert_true(c.inplace < c.misses / 4);
+	/* Some were missed again at once. */
 	if (key)
-		assert_int_equal(c.evictions, evictions);
+		assert_in_range(c.evictions, evictions, evictions + evictions / 4);
 	return c.evictions;
 }
 
@@ -141,7 +131,7 @@ static void test_vanilla(void **s)
  * HS_AGES launches on. */
 static void test_lru_old(void **s)
 {
-	int32_t list[64], after[RIG_SLOTS];
+	int32_t list[64], before[RIG_SLOTS];
 	struct hs_entry *entry;
 	struct hs_cache_counts c;
 	uint32_t gone;
@@ -156,30 +146,36 @@ static void test_lru_old(void **s)
 		entry->clock += 1 + pick(HS_AGES / 6);
 		for (int i = 0; i < 64; i++)
 			used[list[i]] = entry->clock;
+		look(before);
 		attend(&l);
-		look(after);
 		rig_settle();
-		assert_int_equal(wrong_order(after, used, &gone), 0);
+		assert_int_equal(wrong_order(before, used, used[list[0]], &gone), 0);
 	}
 	/* The last launch's rows stay, however old all others are. */
 	entry->clock += 3000000;
-	for (int i = 0; i < 64; i++)
-		list[i] = (int32_t)(RIG_FIRST + pick(RIG_SLOTS - RIG_FIRST));
-	attend(&l);
-	look(after);
-	rig_settle();
-	for (int i = 0; i < 64; i++)
-		assert_true(after[list[i]] == HS_NONE || rig_map((uint32_t)list[i]) >= 0);
+	for (uint32_t round = 0; round < 2; round++) {
+		const uint32_t last = entry->clock - 1;
+
+		for (int i = 0; i < 64; i++)
+			list[i] = (int32_t)(RIG_FIRST + pick(RIG_SLOTS - RIG_FIRST));
+		look(before);
+		attend(&l);
+		rig_settle();
+		for (uint32_t slot = RIG_FIRST; slot < RIG_SLOTS && round; slot++)
+			assert_true(used[slot] != last || before[slot] < 0 || rig_map(slot) >= 0);
+		for (int i = 0; i < 64; i++)
+			used[list[i]] = entry->clock - 1;
+	}
 	rig_counts(&c);
 	assert_true(c.evictions > 500);
 	assert_int_equal(rig.wrong, 0);
 	assert_int_equal(rig_faults(), 0);
 }
 
-/* A working set of what is not kept spare always hits. */
+/* A working set as large as the hot buffer always hits. */
 static void test_none_idles(void **s)
 {
-	enum { ROWS = 512, K = 128, SET = ROWS - ROWS / 4 };
+	enum { ROWS = 512, K = 128, SET = ROWS };
 	int32_t list[K] = {0};
 	struct hs_cache_counts c;
 	struct hs_list l = rig_list(list, 1, K);
@@ -200,48 +196,43 @@ static void test_none_idles(void **s)
 }
 
 /*
- * Exactly the misses of an LRU by step over the rows that are not spare, launch
- * by launch, and exactly so many rows spare as lately were missed. Of rows that
- * were last used in the same step any may go: which did is looked up.
+ * Exactly the misses of an LRU by step over all rows, launch by launch, while no
+ * launch hits rows that it also takes. Of rows that were last used in the same
+ * step any may go: which did is looked up.
  */
 static void exact(uint64_t seed, uint32_t rows, uint32_t k, uint32_t fresh, uint32_t reach)
 {
 	static uint32_t last[RIG_SLOTS];
-	int32_t list[RIG_SLOTS] = {0}, after[RIG_SLOTS];
+	int32_t list[RIG_SLOTS] = {0}, before[RIG_SLOTS];
 	struct hs_cache_counts c;
 	struct hs_list l = rig_list(list, 1, k);
-	uint32_t next = RIG_FIRST, spare = rows, recent = 0, gone, want;
-	uint64_t misses = 0, evictions = 0;
+	uint32_t next = RIG_FIRST, gone, held;
+	uint64_t misses = 0;
 
 	rig_start(rows, HS_POLICY_LRU, seed);
 	for (uint32_t now = 1; now <= 200; now++) {
-		const uint64_t before = misses;
-
 		for (uint32_t i = 0; i < k; i++) {
 			next = i < fresh ? next + 1 : next;
 			list[i] = (int32_t)(RIG_FIRST + (i < fresh ? next : next - pick(reach)) %
 								(RIG_SLOTS - RIG_FIRST));
 		}
+		look(before);
 		attend(&l);
 		for (uint32_t i = 0; i < k; i++) {
 			misses += !last[list[i]];
-			last[list[i]] = now;
+			last[list[i]] = used[list[i]] = now;
 		}
-		spare -= (uint32_t)(misses - before);
-		assert_int_equal(rig_spare(), spare);
-		look(after);
 		rig_settle();
-		want = target(rows, (uint32_t)(misses - before), &recent);
-		if (spare < want)
-			spare = want + (rows / 16 < 128 ? rows / 16 : 128);
-		assert_int_equal(rig_spare(), spare);
-		assert_int_equal(wrong_order(after, last, &gone), 0);
-		for (uint32_t slot = 0; slot < RIG_SLOTS; slot++)
+		assert_int_equal(wrong_order(before, used, now, &gone), 0);
+		held = 0;
+		for (uint32_t slot = 0; slot < RIG_SLOTS; slot++) {
 			last[slot] = rig_map(slot) >= 0 ? last[slot] : 0;
-		evictions += gone;
+			held += last[slot] != 0;
+		}
+		assert_int_equal(held, misses < rows ? misses : rows);
 		rig_counts(&c);
 		assert_int_equal(c.misses, misses);
-		assert_int_equal(c.evictions, evictions);
+		assert_int_equal(c.evictions, misses - held);
 		assert_int_equal(c.inplace, 0);
 	}
 	assert_true(c.evictions > 1000);
@@ -258,7 +249,7 @@ static void test_exact(void **s)
 static void test_exact_many(void **s)
 {
 	(void)s;
-	exact(7, 700, 300, 60, 500);
+	exact(7, 700, 300, 60, 400);
 }
 
 int main(int argc, char **argv)

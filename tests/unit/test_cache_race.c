@@ -63,7 +63,7 @@ static void step(int stream, int n, const struct hs_site *site)
 		hs_cache_wrote(&rig.window,
 			rig.base + (CUdeviceptr)((SHARED + stream * OWN) * RIG_ROW), OWN * RIG_ROW,
 			site);
-	if (!pick(16))
+	if (!pick(64))
 		hs_cache_wrote(&rig.window, 0, 0, site);
 	assert_int_equal(rig_attend(&list, site, pick(2) ? pick(10000) : 0, NULL), 0);
 }
@@ -110,8 +110,8 @@ static void test_overlap(void **s)
 	assert_int_equal(rig.wrong, 0);
 	assert_int_equal(rig_faults(), 0);
 	/* It was about something. */
-	assert_true(c.evictions > 50);
 	assert_true(c.invalidated > 100);
+	assert_true(c.evictions + c.invalidated > 400); /* rows changed hands */
 	assert_true(c.hits > 1000);
 	assert_true(rig.hot > rig.read / 8);
 }
