@@ -204,8 +204,8 @@ struct hs_table {
 	struct hs_journal journal;
 };
 
-/* The passes that list rows for misses to take: see kernels/keep.h. Each by so many blocks,
- * over a layer whose last launch in this lane has been read. */
+/* The passes that list rows for misses to take: see kernels/keep.h. Each by so many
+ * blocks, over a layer whose last launch in this lane has been read. */
 struct hs_keep {
 	uint32_t count, evict; /* 1 + layer, or 0 */
 	uint32_t count_blocks, evict_blocks;
