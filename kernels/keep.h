@@ -291,15 +291,17 @@ HS_DEVICE void keep_counted(const struct hs_keep_args *a, uint64_t free, uint32_
 		}
 		own->lists[layer] = s->held;
 		tell |= now % 32 == 0 || claimed != entry->claimed;
+		/* As the last launch was, so will the next be. `recent` stays high
+		 * for long: a walk for nothing costs more than hits do. */
+		if (claimed - entry->claimed >= entry->sort_from / 8)
+			hs_atomic_or(&own->many[layer / 32], bit);
+		else
+			hs_atomic_and(&own->many[layer / 32], ~bit);
 		entry->recent = s->recent;
 		entry->claimed = claimed;
 		own->from[layer] = (uint32_t)free - keep_left(free);
 		own->counted = 0;
 		own->missed[layer] = 0;
-		if (s->recent >= entry->sort_from / 8)
-			hs_atomic_or(&own->many[layer / 32], bit);
-		else
-			hs_atomic_and(&own->many[layer / 32], ~bit);
 	}
 	hs_fence();
 	__syncthreads();
