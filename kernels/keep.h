@@ -33,7 +33,7 @@
 #define KEEP_LEAST 64u /* rows that are listed at least, if there are many */
 #endif
 #ifndef KEEP_TIMES
-#define KEEP_TIMES 2u /* so many for each that launches lately missed */
+#define KEEP_TIMES 8u /* so many for each that launches lately missed: passes are long */
 #endif
 #define KEEP_SLICE (4 * HS_THREADS)
 #define KEEP_APPENDED (HS_LISTINGS - 16)
@@ -129,7 +129,7 @@ HS_DEVICE void keep_ready(struct hs_entry *entry, uint32_t from, uint64_t free, 
 
 HS_DEVICE uint32_t keep_decayed(uint32_t recent)
 {
-	return recent - (recent + 7) / 8;
+	return recent / 2;
 }
 
 /* How many rows must be listed. Blocks may differ while other lanes are at the
@@ -162,7 +162,7 @@ HS_DEVICE uint32_t keep_need(
 		target = target < least ? least : target;
 	}
 	/* Few are left, or many entries name nothing. */
-	if ((live >= (int32_t)enough && live >= (int32_t)(left - left / 4)) || spares >= target ||
+	if ((live >= (int32_t)enough && live >= (int32_t)(left / 2)) || spares >= target ||
 		(spares && hs_load_relaxed(&entry->appended) >= KEEP_APPENDED))
 		return 0;
 	target -= spares;

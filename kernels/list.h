@@ -54,11 +54,11 @@ HS_DEVICE uint64_t keep_entry(struct hs_entry *entry, const struct hs_kept *kept
 		hs_atomic_add(&entry->kept.spares, 1u);
 		return HS_RING(owner < HS_NONE ? owner : (int32_t)HS_ORPHAN(owner), h);
 	}
-	v = (int32_t)h;
-	do {
+	v = hs_atomic_cas(&entry->map[owner], (int32_t)h, word);
+	for (was = (int32_t)h; v != was && v >= 0 && map_row(v) == h;) {
 		was = v;
 		v = hs_atomic_cas(&entry->map[owner], was, word);
-	} while (v != was && v >= 0 && map_row(v) == h);
+	}
 	return v == was ? HS_RING(owner, word) : HS_RING_HOLE;
 }
 
@@ -76,25 +76,31 @@ HS_DEVICE uint32_t keep_end(const struct hs_entry *entry, uint32_t age)
 HS_DEVICE void keep_show(
 	struct hs_table *table, uint32_t layer, uint32_t lane, struct keep_shared *s)
 {
+	enum { EACH = HS_AGES / HS_THREADS };
 	struct hs_entry *entry = &table->entries[layer];
 	const uint32_t base = s->kept.base, mask = entry->mask;
 	const uint32_t *place = entry->place, *ends = entry->place + HS_AGES;
 	const bool seen = keep_seen(table, layer, lane);
 	/* What the spare rows take, and all: not what is free after the newest. */
 	const uint32_t spare = keep_end(entry, HS_AGES - 1), span = keep_end(entry, s->kept.age);
+	uint32_t at[EACH], end[EACH];
 	uint64_t free, told;
 
 	if (!threadIdx.x)
 		s->holes = 0;
 	__syncthreads();
-	for (uint32_t i = threadIdx.x; i < HS_AGES && !seen; i += HS_THREADS) {
-		uint32_t at = i > s->kept.age ? hs_load_relaxed(&place[i]) : HS_ROWS_MAX;
-		const uint32_t end = hs_load_relaxed(&ends[i]);
-
-		if (at < end)
-			hs_atomic_add(&s->holes, end - at);
-		for (; at < end; at++)
-			hs_store_relaxed(&entry->ring[(base + at) & mask], HS_RING_HOLE);
+	HS_UNROLL
+	for (uint32_t i = 0; i < EACH; i++) {
+		at[i] = hs_load_relaxed(&place[i * HS_THREADS + threadIdx.x]);
+		end[i] = hs_load_relaxed(&ends[i * HS_THREADS + threadIdx.x]);
+	}
+	HS_UNROLL
+	for (uint32_t i = 0; i < EACH; i++) {
+		if (i * HS_THREADS + threadIdx.x <= s->kept.age || seen || at[i] >= end[i])
+			continue;
+		hs_atomic_add(&s->holes, end[i] - at[i]);
+		for (; at[i] < end[i]; at[i]++)
+			hs_store_relaxed(&entry->ring[(base + at[i]) & mask], HS_RING_HOLE);
 	}
 	/* Someone may have seen them: orphans, as if used just now. */
 	for (uint32_t i = threadIdx.x; i < spare && seen; i += HS_THREADS) {
@@ -131,49 +137,62 @@ HS_DEVICE void keep_show(
 		hs_store_relaxed(&entry->spare_to, base + spare);
 }
 
-/* One block: marks rows and writes their entries. */
+/* One block: marks rows and writes their entries. What several threads wait for
+ * is asked for at once: a pass is a chain of memory's latencies. */
 HS_DEVICE void keep_mark(
-	struct hs_entry *entry, uint32_t index, uint32_t blocks, const struct hs_kept *kept)
+	struct hs_entry *entry, uint32_t index, uint32_t blocks, struct keep_shared *s)
 {
+	const struct hs_kept *kept = &s->kept;
 	const uint32_t *keys = entry->order == HS_ORDER_FETCH ? entry->born : entry->stamp;
 	const bool all = entry->order == HS_ORDER_ALL;
-	uint32_t stamp[4], key[4], owner[4], at[4], age;
+	uint32_t stamp[4], key[4], owner[4], age[4], at[4], taken;
+	uint64_t e[4];
 
 	if (!threadIdx.x)
 		hs_store_relaxed(&entry->kept.marked, 1u);
+	for (uint32_t i = threadIdx.x; i < HS_AGES; i += HS_THREADS)
+		s->bins[i] = hs_load_relaxed(&entry->place[HS_AGES + i]);
+	__syncthreads();
 	for (uint32_t h = (index * HS_THREADS + threadIdx.x) * 4; h < entry->rows;
 		h += blocks * KEEP_SLICE) {
 		keep_load(entry->stamp, h, stamp);
 		keep_load(keys, h, key);
 		keep_load((const uint32_t *)entry->owner, h, owner);
+		taken = hs_load_relaxed(&entry->place[kept->age]);
 		HS_UNROLL
 		for (uint32_t i = 0; i < 4; i++) {
-			age = keep_age_of(entry, h + i, key[i], stamp[i], owner[i], kept->now);
-			at[i] = kept->need;
+			age[i] = keep_age_of(entry, h + i, key[i], stamp[i], owner[i], kept->now);
 			if (all)
-				age = (int32_t)(kept->now - stamp[i]) > 0 ? HS_AGES - 1 : 0;
+				age[i] = (int32_t)(kept->now - stamp[i]) > 0 ? HS_AGES - 1 : 0;
+			/* So many rows of the youngest age do not all ask. */
 			if (h + i >= entry->rows || (int32_t)owner[i] == HS_NONE ||
-				stamp[i] == HS_STAMP_SPARE || age < kept->age ||
-				((all || (int32_t)owner[i] < HS_NONE) && !age))
-				continue;
-			/* So many rows of the same age do not all ask. */
-			if (age == kept->age &&
-				hs_load_relaxed(&entry->place[age]) >=
-					hs_load_relaxed(&entry->place[HS_AGES + age]))
-				continue;
-			at[i] = hs_atomic_add(&entry->place[age], 1u);
-			if (at[i] >= hs_load_relaxed(&entry->place[HS_AGES + age]))
+				stamp[i] == HS_STAMP_SPARE || age[i] < kept->age ||
+				((all || (int32_t)owner[i] < HS_NONE) && !age[i]) ||
+				(age[i] == kept->age && taken >= s->bins[kept->age]))
+				age[i] = HS_AGES;
+		}
+		HS_UNROLL
+		for (uint32_t i = 0; i < 4; i++) {
+			at[i] = kept->need;
+			if (age[i] < HS_AGES)
+				at[i] = hs_atomic_add(&entry->place[age[i]], 1u);
+		}
+		HS_UNROLL
+		for (uint32_t i = 0; i < 4; i++) {
+			if (age[i] < HS_AGES && at[i] >= s->bins[age[i]])
 				at[i] = kept->need;
 		}
 		HS_UNROLL
 		for (uint32_t i = 0; i < 4; i++) {
-			uint64_t e;
-
+			if (at[i] < kept->need)
+				e[i] = keep_entry(entry, kept, h + i, (int32_t)owner[i], stamp[i]);
+		}
+		HS_UNROLL
+		for (uint32_t i = 0; i < 4; i++) {
 			if (at[i] >= kept->need)
 				continue;
-			e = keep_entry(entry, kept, h + i, (int32_t)owner[i], stamp[i]);
-			hs_store_relaxed(&entry->ring[(kept->base + at[i]) & entry->mask], e);
-			if (e == HS_RING_HOLE)
+			hs_store_relaxed(&entry->ring[(kept->base + at[i]) & entry->mask], e[i]);
+			if (e[i] == HS_RING_HOLE)
 				hs_atomic_add(&entry->kept.holes, 1u);
 		}
 	}
@@ -201,7 +220,7 @@ HS_SELDOM void keep_list(const struct hs_keep_args *a, uint32_t index, struct ke
 	}
 	__syncthreads();
 	if (!keep_seen(a->table, layer, a->lane) && s->held)
-		keep_mark(entry, index, blocks, &s->kept);
+		keep_mark(entry, index, blocks, s);
 	hs_fence();
 	__syncthreads();
 	if (!threadIdx.x) {

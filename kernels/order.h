@@ -19,7 +19,7 @@
 #include "kernels/fetch.h"
 
 #ifndef ORDER_ROWS
-#define ORDER_ROWS 8u /* about so many a warp takes at once */
+#define ORDER_ROWS 4u /* about so many a warp takes at once */
 #endif
 #ifndef ORDER_WARPS
 #define ORDER_WARPS 1u /* of each block; more would read from far apart */

@@ -13,7 +13,7 @@
 #ifndef SPAN_LEAST
 #define SPAN_LEAST 4u
 #endif
-#define PASS_ROWS (16 * HS_THREADS) /* of a layer, that a block of a pass looks at */
+#define PASS_ROWS (4 * HS_THREADS) /* of a layer, that a block of a pass looks at */
 #define PASS_BLOCKS 64u
 #define PASS_UNKNOWN 65536u /* rows of a layer that is not on when it is captured */
 #define LONG_LISTS 512u	    /* more list rows than a decode step has */
