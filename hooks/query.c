@@ -58,8 +58,11 @@ HS_EXPORT CUresult cuPointerSetAttribute(
 {
 	if (!hs_hook_begin())
 		return HS_REAL(cuPointerSetAttribute)(value, which, ptr);
-	if (value && which == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && hs_window_find(ptr))
-		return hs_hook_end(always_synchronise(*(const unsigned char *)value));
+	/* As for memory of cuMemAlloc, which has no other attribute to be set. */
+	if (hs_window_find(ptr))
+		return hs_hook_end(value && which == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+					   ? always_synchronise(*(const unsigned char *)value)
+					   : CUDA_ERROR_INVALID_VALUE);
 	return hs_hook_end(hs_driver.cuPointerSetAttribute(value, which, ptr));
 }
 

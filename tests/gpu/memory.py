@@ -30,7 +30,7 @@ PARTS = {
               "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"},
 }
 # What a window cannot give, and the driver says so.
-REFUSED = {"ipc handle", "attribute ipc capable"}
+REFUSED = {"ipc handle", "attribute ipc capable", "register"}
 # Told, and not compared.
 TOLD = {"attribute handle types", "attribute mempool"}
 
