@@ -78,11 +78,13 @@ static int open_layer(struct hs_swapin *cell, uint32_t index)
 	struct hs_swapin_layer *layer = &cell->layers[index];
 	uint64_t bytes = (cell->places.slot_count * plan->row + HS_GRANULE - 1) & ~(HS_GRANULE - 1);
 	uint64_t layers = plan->trace->layers, list = hs_swapin_list_bytes(cell), spread = 0;
+	/* Windows may overlap; those that begin at one address would be one layer. */
+	uint64_t least = bytes + (layers - 1) * HS_GRANULE;
 	struct hs_window *window;
 
-	if (bytes > plan->rows.bytes) {
-		fprintf(stderr, "swapin: a layer needs a pool of %llu MiB\n",
-			(unsigned long long)(bytes >> 20));
+	if (least > plan->rows.bytes) {
+		fprintf(stderr, "swapin: %llu layers need a pool of %llu MiB\n",
+			(unsigned long long)layers, (unsigned long long)(least >> 20));
 		return -ENOSPC;
 	}
 	if (layers > 1)

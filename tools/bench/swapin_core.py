@@ -64,6 +64,11 @@ def window_bytes(batch, ctx, row):
     return pages_up(((skip + 63) // 64 * 64 + batch * ctx) * row)
 
 
+def least_pool(layers, batch, ctx, row):
+    """Windows may overlap, but each layer is known by where its own begins."""
+    return window_bytes(batch, ctx, row) + (layers - 1) * pages_up(1)
+
+
 class Lists:
     """A trace, and what an exact LRU of `hot` rows misses in it. The last steps, behind those
     that are timed, select every row that the LRU holds then."""

@@ -99,8 +99,9 @@ class Worker:
 
     def pool_bytes(self, cell):
         """What a cell's rows are spread over."""
-        return max(self.options.pool_mib << 20,
-                   core_part.window_bytes(cell['batch'], self.options.ctx, cell['row']))
+        options = self.options
+        return max(options.pool_mib << 20, core_part.least_pool(options.layers, cell['batch'],
+                                                                options.ctx, cell['row']))
 
     def open_sglang(self):
         try:
