@@ -167,6 +167,7 @@ class Doctor(Case):
 say() {{ echo "hisparse[$$]: $*" >&2; }}
 say "debug: seen window 3: 2048 MiB of other data, rows of 0 bytes"
 say "debug: seen kernel {name}: unknown, profile none"
+printf "graphs:  0%%|   | 0/7 " >&2
 say "debug: seen kernel stray: unknown, profile none"
 say "debug: seen window 3: 2048 MiB of KV, rows of 576 bytes"
 say "warn: kernel {name[:100]} is not known and touches KV window 3: taken for a writer"

@@ -73,7 +73,9 @@ bool hs_dry_line(struct hs_dry *dry, const char *line)
 	size_t mib;
 	int pid, at = 0;
 
-	if (sscanf(line, "hisparse[%d]: %7[a-z]: %n", &pid, level, &at) < 2 || !at)
+	/* A progress bar that was not ended may stand before it. */
+	line = strstr(line, "hisparse[");
+	if (!line || sscanf(line, "hisparse[%d]: %7[a-z]: %n", &pid, level, &at) < 2 || !at)
 		return false;
 	line += at;
 	if (sscanf(line, "seen kernel %511[^:]: %15[a-z], profile %63s", name, role, profile) ==
