@@ -205,11 +205,11 @@ class Worker:
         more = [core_part.SIDES[side] for side in sides if side != OURS]
         sums = Sums(names + more)
 
-        def call(name, timed):
+        def call(name, timed, sweep):
             with clock(name):
                 before = cell.counts().misses
                 if name == 'sglang':
-                    us, swapped = theirs.replay(timed)
+                    us, swapped = theirs.replay(timed or sweep)
                 else:
                     us = cell.replay(core_part.SIDES.index(name))
                     swapped = cell.counts().misses - before
@@ -233,7 +233,7 @@ class Worker:
             # Who goes first finds the pages cold in the GPU's TLB: take turns.
             turn = step % len(order) if timed else 0
             for name in order[turn:] + order[:turn]:
-                swapped = call(name, timed or step >= lists.timed)
+                swapped = call(name, timed, step >= lists.timed)
                 if step >= lists.timed:
                     sums.swept[name] = sums.swept.get(name, 0) - swapped
             for layer in range(trace.layers if timed else 0):
