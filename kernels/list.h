@@ -6,6 +6,12 @@
 
 #include "kernels/keep.h"
 
+#ifdef HS_PLANTS
+#define KEEP_SPOILS 1
+#else
+#define KEEP_SPOILS 0
+#endif
+
 /*
  * One thread takes row h from whoever has it. Whose stamp is no more what it was
  * is not ours: who makes a row spare, or takes it from the ring, changes it.
@@ -47,10 +53,6 @@ HS_DEVICE uint64_t keep_entry(struct hs_entry *entry, const struct hs_kept *kept
 			hs_atomic_add(&entry->totals[HS_COUNT_EVICTIONS], (uint64_t)1);
 		if (!taken)
 			return HS_RING_HOLE;
-#ifdef HS_PLANTS
-		/* Whoever still reads a spare row shows it at once. */
-		memset(entry->hot + (uint64_t)h * entry->row, 0xee, entry->row);
-#endif
 		hs_atomic_add(&entry->kept.spares, 1u);
 		return HS_RING(owner < HS_NONE ? owner : (int32_t)HS_ORPHAN(owner), h);
 	}
@@ -102,13 +104,20 @@ HS_DEVICE void keep_show(
 		for (; at[i] < end[i]; at[i]++)
 			hs_store_relaxed(&entry->ring[(base + at[i]) & mask], HS_RING_HOLE);
 	}
-	/* Someone may have seen them: orphans, as if used just now. */
-	for (uint32_t i = threadIdx.x; i < spare && seen; i += HS_THREADS) {
+	/* Someone may have seen them: orphans, as if used just now. (Where bugs are
+	 * planted, spare rows are spoilt: whoever still reads one shows it.) */
+	for (uint32_t i = threadIdx.x; i < spare && (seen || KEEP_SPOILS); i += HS_THREADS) {
 		const uint64_t e = hs_load_relaxed(&entry->ring[(base + i) & mask]);
 		const uint32_t h = (uint32_t)e;
 
 		if ((int64_t)e >= 0 || e == HS_RING_HOLE)
 			continue;
+#if KEEP_SPOILS
+		if (!seen) {
+			memset(entry->hot + (uint64_t)h * entry->row, 0xee, entry->row);
+			continue;
+		}
+#endif
 		hs_store_relaxed(&entry->owner[h], (int32_t)(e >> 32));
 		hs_store_relaxed(&entry->stamp[h], s->kept.now);
 	}
