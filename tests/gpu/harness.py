@@ -160,7 +160,11 @@ class Harness(unittest.TestCase):
             ended[name] = variants.run(a, name, None, [])
 
         os.environ["FAKE_TOKENS"] = "64000"
-        variants.each(a, ["endless", "later"], ended, one)
+        os.environ["FAKE_START_S"] = "99"
+        try:
+            variants.each(a, ["endless", "later"], ended, one)
+        finally:
+            del os.environ["FAKE_START_S"]
         self.assertEqual(ended, dict(endless="over 1 s"))
 
     def test_counters(self):

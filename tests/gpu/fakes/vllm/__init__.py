@@ -57,6 +57,7 @@ class Engine:
 class LLM:
     def __init__(self, num_gpu_blocks_override=None, gpu_memory_utilization=0.92, max_num_seqs=32,
                  **kwargs):
+        time.sleep(float(os.environ.get("FAKE_START_S", "0")))
         blocks = num_gpu_blocks_override or int(os.environ.get("FAKE_TOKENS", "100000")) // 64
         self.llm_engine = Engine(blocks, gpu_memory_utilization, max_num_seqs)
 
