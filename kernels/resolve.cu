@@ -17,17 +17,6 @@
 #define RESOLVE_EAGER 1024u
 #endif
 
-/*
- * How a launch says where it is before it looks at the map. 0: a store and a
- * fence, behind the loads of the list; 1: before them; 2: an exchange whose
- * answer is waited for instead of a fence. The last is right where atomics and
- * the relaxed loads after them are served in order by one level of cache, as on
- * all GPUs so far; the memory model does not promise it.
- */
-#ifndef RESOLVE_ENTER
-#define RESOLVE_ENTER 0
-#endif
-
 /* Blocks of a processor: those of the passes run beside the others. */
 #ifndef RESOLVE_RESIDENT
 #define RESOLVE_RESIDENT 3
@@ -36,7 +25,7 @@
 union resolve_shared {
 	struct {
 		uint64_t journal;
-		uint32_t eager, walks, go, base, what, was;
+		uint32_t eager, walks, go, base, what;
 		uint32_t count[HS_COUNTS], stale;
 		struct resolve_misses missed[HS_WARPS];
 	} r;
@@ -304,12 +293,9 @@ HS_DEVICE void resolve_tell(
 		journal_lists(a, shared);
 }
 
-HS_DEVICE void resolve_enter(const struct hs_resolve_args *a, union resolve_shared *s)
+/* The lane says where it is before any look at the map. */
+HS_DEVICE void resolve_enter(const struct hs_resolve_args *a)
 {
-	if (RESOLVE_ENTER == 2) {
-		s->r.was = hs_atomic_exch(&a->table->words[a->lane], a->layer + 1);
-		return;
-	}
 	hs_store_relaxed(&a->table->words[a->lane], a->layer + 1);
 	hs_fence();
 }
@@ -342,8 +328,6 @@ HS_KERNEL_RESIDENT(hs_resolve, struct hs_resolve_args, HS_THREADS, RESOLVE_RESID
 	/* All of this is under way at once: nothing that is loaded is used before
 	 * the barrier. */
 	l = resolve_launch(entry);
-	if (RESOLVE_ENTER == 1 && !threadIdx.x)
-		resolve_enter(&a, s);
 	HS_UNROLL
 	for (uint32_t i = 0; i < RESOLVE_TILES; i++)
 		t[i] = tile_load(&a, tile + i * warps);
@@ -351,8 +335,7 @@ HS_KERNEL_RESIDENT(hs_resolve, struct hs_resolve_args, HS_THREADS, RESOLVE_RESID
 		s->r.count[threadIdx.x] = 0;
 	if (!threadIdx.x) {
 		s->r.stale = 0;
-		if (RESOLVE_ENTER != 1)
-			resolve_enter(&a, s);
+		resolve_enter(&a);
 	} else if (threadIdx.x == 32) {
 		const uint32_t recent = hs_load_relaxed(&entry->recent);
 		const uint32_t many = hs_load_relaxed(&own->many[a.layer / 32]);
