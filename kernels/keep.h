@@ -290,7 +290,7 @@ HS_DEVICE void keep_counted(const struct hs_keep_args *a, uint64_t free, uint32_
 			entry->kept = s->kept;
 		}
 		own->lists[layer] = s->held;
-		tell |= now % 32 == 0 || claimed != entry->claimed;
+		tell |= RESOLVE_COUNTS && (now % 32 == 0 || claimed != entry->claimed);
 		/* As the last launch was, so will the next be. `recent` stays high
 		 * for long: a walk for nothing costs more than hits do. */
 		if (claimed - entry->claimed >= entry->sort_from / 8)

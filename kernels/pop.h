@@ -22,6 +22,12 @@ HS_DEVICE uint32_t resolve_votes(bool yes)
 	return (uint32_t)__popc(__ballot_sync(0xffffffffu, yes));
 }
 
+/* What nothing but the host wants to know. */
+HS_DEVICE uint32_t resolve_tally(bool yes)
+{
+	return RESOLVE_COUNTS ? resolve_votes(yes) : 0;
+}
+
 /*
  * So many of the warp's threads as won says need a row: each takes an entry of
  * the ring, and then the row from the map, where it may have been hit since. Host
@@ -77,7 +83,7 @@ HS_DEVICE void resolve_pop(struct hs_entry *entry, int32_t *map, const uint32_t 
 					entry->row);
 #endif
 			}
-			c->evictions += resolve_votes(got && (int64_t)e[i] >= 0);
+			c->evictions += resolve_tally(got && (int64_t)e[i] >= 0);
 			want[i] = __ballot_sync(0xffffffffu, in[i] && !got);
 			wants += (uint32_t)__popc(want[i]);
 		}

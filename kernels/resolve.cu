@@ -164,7 +164,7 @@ HS_DEVICE uint32_t resolve_miss(const struct hs_resolve_args *a, struct hs_entry
 			f->row[at[i]] = HS_ROWS_MAX;
 		wins += (uint32_t)__popc(won[i]);
 		c->stale += resolve_votes(listed && was[i] == v[i]);
-		c->hits += resolve_votes(hit);
+		c->hits += resolve_tally(hit);
 		if (hit) {
 			hs_store_relaxed(&l->stamp[map_row(was[i])], l->clock);
 			a->out[t[i].at] = l->hot_index + (int32_t)map_row(was[i]);
@@ -220,7 +220,7 @@ HS_DEVICE void resolve_twin(const struct hs_resolve_args *a, const struct resolv
 	found = open && map_pending(v, a->lane) && !map_doomed(v);
 	if (open)
 		a->out[t->at] = found ? l->hot_index + (int32_t)map_row(v) : t->slot;
-	c->duplicates += resolve_votes(found);
+	c->duplicates += resolve_tally(found);
 	c->inplace += resolve_votes(open && !found);
 }
 
@@ -245,8 +245,8 @@ HS_DEVICE void resolve_look(const struct hs_resolve_args *a, struct hs_entry *en
 		if (t[i].live && (!ours || hit))
 			a->out[t[i].at] = hit ? l->hot_index + v[i] : slot;
 		open |= ours && !hit ? 1u << i : 0;
-		c->hits += resolve_votes(hit || (slot >= 0 && slot < l->first));
-		c->padding += resolve_votes(t[i].live && slot < 0);
+		c->hits += resolve_tally(hit || (slot >= 0 && slot < l->first));
+		c->padding += resolve_tally(t[i].live && slot < 0);
 	}
 	if (!__ballot_sync(0xffffffffu, open != 0))
 		return;
@@ -382,7 +382,7 @@ HS_KERNEL_RESIDENT(hs_resolve, struct hs_resolve_args, HS_THREADS, RESOLVE_RESID
 	resolve_count(&s->r.count[HS_COUNT_PADDING], c.padding);
 	resolve_count(&s->r.count[HS_COUNT_EVICTIONS], c.evictions);
 	resolve_count(&s->r.stale, c.stale);
-	if (!blockIdx.x && !threadIdx.x)
+	if (RESOLVE_COUNTS && !blockIdx.x && !threadIdx.x)
 		hs_atomic_add(&s->r.count[HS_COUNT_LAUNCHES], 1u);
 	__syncthreads();
 	if (!threadIdx.x &&
