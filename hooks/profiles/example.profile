@@ -23,6 +23,18 @@ name dsa_write_key
 name dsa_index
 sizes * ...
 
+profile example-topk
+role topk
+name dsa_topk
+sizes * ...
+makes positions
+
+profile example-list
+role topk
+name dsa_convert
+sizes * ...
+makes slots
+
 profile example-attend
 role attention
 name dsa_attend

@@ -118,3 +118,21 @@ need stride > 0 && page_bits == 6
 table table, grid.x, stride, stride
 lengths lengths
 unit 64
+makes slots
+
+# Prefill's, speculative decoding's, and everything before 0.5.15: positions and slots
+# at once, or positions that a second kernel turns into slots.
+profile sglang-topk-transform
+role topk
+name *topk_transform_decode_kernel*
+name *topk_transform_prefill_kernel*
+name *topk_transform_prefill_ragged_kernel*
+name *transform_index_page_table_*_kernel*
+sizes * ...
+makes slots
+
+profile sglang-topk-positions
+role topk
+name *topk_kernel*FastTopKParams*
+sizes * ...
+makes positions

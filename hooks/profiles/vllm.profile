@@ -54,6 +54,17 @@ role other
 name *deep_gemm*paged_mqa_logits*
 sizes * ...
 
+# Choose the positions of a layer; which one runs depends on the number of rows.
+# The kernel of vllm-block-table turns them into slots.
+profile vllm-topk
+role topk
+name *cooperative_topk_cs*
+name *persistent_topk_kernel*
+name *FilteredTopKUnifiedKernel*
+name *topKPerRow*
+sizes * ...
+makes positions
+
 # Zeroes new blocks of every layer through a table of addresses (0.27 and later).
 # Triton appends two pointers of its own. (seg_addrs, block_ids, n_blocks), whose
 # grid is n_blocks x parts; a 1 is compiled in.
@@ -113,6 +124,7 @@ need stride > 0
 table table, grid.x, stride, stride
 ids req_id
 unit 64
+makes slots
 
 profile vllm-block-table-prefill
 role table
@@ -125,6 +137,14 @@ need stride > 0
 table table, grid.x, stride, stride
 ids req_id
 unit 64
+makes slots
+
+# Another form of it: no table is learnt.
+profile vllm-slots
+role topk
+name _convert_req_index_to_global_index_kernel
+sizes * ...
+makes slots
 
 # LMCache's transfers: (key_value, pointers, slot_mapping, scalars_per_token,
 # num_tokens, ...), either way

@@ -134,7 +134,7 @@ static int field_of(struct parser *p, struct span name)
 static void on_role(struct parser *p, struct span rest)
 {
 	static const char *const roles[] = {
-		"attention", "writer", "reader", "fill", "other", "transfer", "table"};
+		"attention", "writer", "reader", "fill", "other", "transfer", "table", "topk"};
 
 	for (unsigned i = 0; i < sizeof(roles) / sizeof(*roles); i++) {
 		if (is(rest, roles[i])) {
@@ -142,7 +142,18 @@ static void on_role(struct parser *p, struct span rest)
 			return;
 		}
 	}
-	fail(p, "unknown role, not attention, writer, reader, fill, other, transfer or table");
+	fail(p, "unknown role, not attention, writer, reader, fill, other, transfer, table or "
+		"topk");
+}
+
+static void on_makes(struct parser *p, struct span rest)
+{
+	if (is(rest, "positions"))
+		p->profile->makes = HS_MAKES_POSITIONS;
+	else if (is(rest, "slots"))
+		p->profile->makes = HS_MAKES_SLOTS;
+	else
+		fail(p, "positions or slots expected");
 }
 
 static void on_name(struct parser *p, struct span rest)
@@ -321,6 +332,9 @@ static void finish(struct parser *p)
 		fail(p, "fill '%s' needs fill", profile->label);
 	if (profile->role == HS_ROLE_TABLE && !profile->table[0])
 		fail(p, "table '%s' needs table", profile->label);
+	if ((profile->role == HS_ROLE_TOPK && !profile->makes) ||
+		(profile->makes && profile->role != HS_ROLE_TOPK && profile->role != HS_ROLE_TABLE))
+		fail(p, "'%s': topk needs makes, and only topk and table may", profile->label);
 	if (p->bad) {
 		p->dropped++;
 		hs_profile_destroy(profile);
@@ -362,6 +376,7 @@ static void directive(struct parser *p, struct span word, struct span rest)
 		{"set", on_set},
 		{"output", on_output},
 		{"reset", on_reset},
+		{"makes", on_makes},
 	};
 	static const struct {
 		const char *word;

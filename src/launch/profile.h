@@ -15,7 +15,7 @@
  *	verified NAME VERSION   anywhere: the kernels of the text were seen in that
  *	                        version of a package, for `hisparse doctor`
  *	role ROLE               attention | writer | reader | fill | other |
- *	                        transfer | table
+ *	                        transfer | table | topk
  *	name PATTERN            the kernel's (mangled) name; '*' any run, '?' any
  *	                        character. May be repeated: one must match
  *	sizes N N … [...]       bytes of every parameter in order, exactly; '...'
@@ -56,10 +56,15 @@
  *	                        table: address of int32 blocks, STRIDE entries from
  *	                        row to row; lengths may tell the slots of each row
  *	ids EXPR                table: address of int32 rows, one for each of ROWS
+ *	makes WHAT              topk, table: positions | slots
  *
  * transfer: stores rows through addresses in device memory; slots are its list of
  * slots or blocks, which go in every layer (no slots: all of them do). table: a
  * kernel that carries the block table of a step.
+ *
+ * topk: makes attention's list, for traces only (launches are those of a kernel that
+ * no profile knows). positions: chooses them; slots: makes the list that attention
+ * gets, out of positions or all by itself. A table may do so, too.
  *
  * other: writes no KV row, whatever it touches, such as the indexer's keys, which
  * may share an allocation with KV (vLLM 0.29 and later).
@@ -81,7 +86,10 @@ enum hs_role {
 	HS_ROLE_OTHER,
 	HS_ROLE_TRANSFER,
 	HS_ROLE_TABLE,
+	HS_ROLE_TOPK,
 };
+
+enum hs_makes { HS_MAKES_NOTHING, HS_MAKES_POSITIONS, HS_MAKES_SLOTS };
 
 #define HS_PROFILE_NAMES 4
 #define HS_PROFILE_SIZES 16
@@ -114,6 +122,7 @@ struct hs_profile {
 	const char *file; /* not owned */
 	unsigned line;
 	enum hs_role role;
+	enum hs_makes makes;
 	char *names[HS_PROFILE_NAMES];
 	uint32_t sizes[HS_PROFILE_SIZES];
 	unsigned nsizes, nfields, nneeds, nsets, noutputs, nresets;

@@ -21,7 +21,10 @@ const char *hs_seen_role(const struct hs_profile *profile)
 		[HS_ROLE_WRITER] = "writer",
 		[HS_ROLE_READER] = "reader",
 		[HS_ROLE_FILL] = "fill",
-		[HS_ROLE_OTHER] = "other"};
+		[HS_ROLE_OTHER] = "other",
+		[HS_ROLE_TRANSFER] = "transfer",
+		[HS_ROLE_TABLE] = "table",
+		[HS_ROLE_TOPK] = "topk"};
 
 	return roles[profile ? profile->role : HS_ROLE_NONE];
 }

@@ -130,6 +130,23 @@ static const struct {
 		HS_ROLE_WRITER},
 	{{"dsa_attend", {64}, false}, "example-attend", HS_ROLE_ATTENTION},
 	{{"dsa_index", {8, 8, 8, 4, 8, 8, 4}, false}, "example-keys", HS_ROLE_OTHER},
+	{{"_ZN4vllm11cooperative20cooperative_topk_cs4ILj2048EEEvNS0_21CooperativeTopKParamsIXT_"
+	  "EEE",
+		 {64}, true},
+		"vllm-topk", HS_ROLE_TOPK},
+	{{"_convert_req_index_to_global_index_kernel", {8, 8, 8, 8, 4, 4, 4, 4, 8, 8}, false},
+		"vllm-block-table", HS_ROLE_TABLE},
+	{{"_convert_req_index_to_global_index_kernel", {8, 8, 8, 8, 8, 4, 4, 4}, false},
+		"vllm-slots", HS_ROLE_TOPK},
+	{{"_ZN12_GLOBAL__N_123topk_small_batch_kernelILb1EEEvNS_16TopKLaunchParamsE", {80}, true},
+		"sglang-topk", HS_ROLE_TABLE},
+	{{"_ZN53_GLOBAL__N__0a1b2c3d_7_topk_cu_01234567_128topk_transform_decode_kernelENS_13Fast"
+	  "TopKParamsEPiPKil",
+		 {40, 8, 8, 8}, true},
+		"sglang-topk-transform", HS_ROLE_TOPK},
+	{{"_ZN53_GLOBAL__N__0a1b2c3d_7_topk_cu_01234567_111topk_kernelENS_13FastTopKParamsE", {40},
+		 true},
+		"sglang-topk-positions", HS_ROLE_TOPK},
 };
 
 static void built_in_profiles_are_right(void **state)

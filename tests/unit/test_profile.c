@@ -182,6 +182,7 @@ static void mistakes(void **state)
 	} bad[] = {
 		{"nonsense 1", 5, "unknown directive 'nonsense'"},
 		{"role cook", 5, "unknown role"},
+		{"makes rows", 5, "positions or slots"},
 		{"sizes 8", 5, "given twice"},
 		{"i32 1+0 x", 5, "parameter 1 has no size"},
 		{"i32 0+4 a b", 5, "'b' ends at byte 12 of parameter 0, which has 8"},
@@ -235,6 +236,8 @@ static void incomplete(void **state)
 			"base, row and list"},
 		{"role writer\nname x\nsizes 8\nptr 0+0 kv\nbase kv", "base and slots"},
 		{"role fill\nname x\nsizes 8", "needs fill"},
+		{"role topk\nname x\nsizes 8", "topk needs makes"},
+		{"role reader\nname x\nsizes 8\nmakes slots", "only topk and table"},
 	};
 
 	(void)state;
@@ -260,7 +263,6 @@ static void text_before_the_first_profile(void **state)
 	hs_profile_destroy(list);
 }
 
-/* No text may make the parser read or write where it must not (sanitizers). */
 static void verified_versions(void **state)
 {
 	struct hs_profile *list;
@@ -278,6 +280,20 @@ static void verified_versions(void **state)
 	assert_null(parse(ATTENTION "verified\n", 1));
 }
 
+static void lists_are_made(void **state)
+{
+	struct hs_profile *list = parse("profile p\nrole topk\nname x\nsizes 8\nmakes positions\n"
+					"profile q\nrole topk\nname y\nsizes 8\nmakes slots\n",
+		0);
+
+	(void)state;
+	assert_int_equal(list->role, HS_ROLE_TOPK);
+	assert_int_equal(list->makes, HS_MAKES_POSITIONS);
+	assert_int_equal(list->next->makes, HS_MAKES_SLOTS);
+	hs_profile_destroy(list);
+}
+
+/* No text may make the parser read or write where it must not (sanitizers). */
 static void any_text(void **state)
 {
 	static const char *const words[] = {"profile", "role", "attention", "name", "*", "sizes",
@@ -312,6 +328,7 @@ int main(void)
 		cmocka_unit_test(incomplete),
 		cmocka_unit_test(text_before_the_first_profile),
 		cmocka_unit_test(verified_versions),
+		cmocka_unit_test(lists_are_made),
 		cmocka_unit_test(any_text),
 	};
 
