@@ -14,6 +14,8 @@ enum hs_trace_kind {
 	HS_TRACE_DROP,
 	HS_TRACE_RELEASE,
 	HS_TRACE_VERIFY,
+	HS_TRACE_TOPK, /* chooses positions */
+	HS_TRACE_LIST, /* makes the list of slots */
 	HS_TRACE_WRITER,
 	HS_TRACE_ATTENTION,
 	HS_TRACE_COMBINE, /* merges attention's splits */
@@ -29,6 +31,14 @@ struct hs_trace_head {
 	const char *why;   /* no CUPTI: the reason, else NULL */
 };
 
+/* From the end of a kernel that a swap-in depends on to its start, and how many
+ * kernels started in between. */
+struct hs_trace_lead {
+	bool known;
+	uint32_t kernels;
+	uint64_t time;
+};
+
 /* A kernel; without CUPTI a swap-in launch with its end only. */
 struct hs_trace_event {
 	enum hs_trace_kind kind;
@@ -40,6 +50,7 @@ struct hs_trace_event {
 	uint64_t start, end;
 	bool counted; /* a swap-in whose counts are known */
 	uint64_t hits, misses, inplace, bytes;
+	struct hs_trace_lead topk, list; /* swap-in: since positions, since slots were known */
 	bool stalled; /* the first attention after a swap-in */
 	uint64_t stall;
 };
@@ -50,6 +61,8 @@ struct hs_trace_step {
 	uint32_t device, launches; /* swap-ins */
 	uint64_t start, end;
 	uint64_t swap_in, attention, stall; /* ns */
+	uint64_t topk_lead, list_lead;
+	uint64_t topk_hides, list_hides; /* of each swap-in no more than its lead */
 	uint64_t hits, misses, inplace, bytes;
 };
 

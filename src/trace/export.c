@@ -15,6 +15,8 @@ const char *const hs_trace_kinds[] = {
 	[HS_TRACE_DROP] = "drop",
 	[HS_TRACE_RELEASE] = "release",
 	[HS_TRACE_VERIFY] = "verify",
+	[HS_TRACE_TOPK] = "topk",
+	[HS_TRACE_LIST] = "list",
 	[HS_TRACE_WRITER] = "writer",
 	[HS_TRACE_ATTENTION] = "attention",
 	[HS_TRACE_COMBINE] = "combine",
@@ -58,6 +60,13 @@ static void put_counts(FILE *file, uint64_t hits, uint64_t misses, uint64_t inpl
 		hits, misses, inplace, bytes);
 }
 
+static void put_lead(FILE *file, const char *of, const struct hs_trace_lead *lead)
+{
+	if (lead->known)
+		fprintf(file, ",\"%s_lead\":%" PRIu64 ",\"%s_kernels\":%" PRIu32, of, lead->time,
+			of, lead->kernels);
+}
+
 /* Layer, step and what only some events have: ',"layer":…'. */
 static void put_details(FILE *file, const struct hs_trace_event *event)
 {
@@ -72,6 +81,8 @@ static void put_details(FILE *file, const struct hs_trace_event *event)
 		fputc(',', file);
 		put_counts(file, event->hits, event->misses, event->inplace, event->bytes);
 	}
+	put_lead(file, "topk", &event->topk);
+	put_lead(file, "list", &event->list);
 	if (event->stalled)
 		fprintf(file, ",\"stall\":%" PRIu64, event->stall);
 }
@@ -106,9 +117,11 @@ static void put_step(FILE *file, const struct hs_trace_step *step)
 {
 	fprintf(file,
 		"\"step\":%" PRIu64 ",\"device\":%" PRIu32 ",\"launches\":%" PRIu32
-		",\"swap_in\":%" PRIu64 ",\"attention\":%" PRIu64 ",\"stall\":%" PRIu64 ",",
+		",\"swap_in\":%" PRIu64 ",\"attention\":%" PRIu64 ",\"stall\":%" PRIu64
+		",\"topk_lead\":%" PRIu64 ",\"topk_hides\":%" PRIu64 ",\"list_lead\":%" PRIu64
+		",\"list_hides\":%" PRIu64 ",",
 		step->step, step->device, step->launches, step->swap_in, step->attention,
-		step->stall);
+		step->stall, step->topk_lead, step->topk_hides, step->list_lead, step->list_hides);
 	put_counts(file, step->hits, step->misses, step->inplace, step->bytes);
 }
 

@@ -12,11 +12,16 @@
  * Every JSONL record has a "type":
  *	head    version, pid, clock, why (if there is no CUPTI)
  *	kernel  kind, name, layer, step, device, stream, start, end; graph and
- *	        node in a graph; a swap-in also hits, misses, inplace, bytes; an
- *	        attention kernel also stall: ns from the end of what ran before
- *	        the swap-in to its own start
+ *	        node in a graph; a swap-in also hits, misses, inplace, bytes, and
+ *	        topk_lead, topk_kernels, list_lead, list_kernels where profiles tell
+ *	        what makes its list: ns since the positions and since the slots were
+ *	        known, and the kernels that started meanwhile; an attention kernel
+ *	        also stall: ns from the end of what ran before the swap-in to its own
+ *	        start
  *	step    step, device, launches, start, end, swap_in, attention, stall (ns),
- *	        hits, misses, inplace, bytes: sums over the layers of a forward pass
+ *	        topk_lead, list_lead, hits, misses, inplace, bytes: sums over the
+ *	        layers of a forward pass; topk_hides, list_hides: the same of the
+ *	        lesser of swap-in and lead, what a fetch ahead could hide at most
  *	end     lost_kernels, lost_launches, unmatched
  * Without CUPTI "name" and "start" are missing, and swap-ins are all there is.
  */

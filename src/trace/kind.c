@@ -49,6 +49,13 @@ static void look(struct hs_kernel *kernel, void *data)
 	case HS_ROLE_READER:
 		search->kind = is_combine(kernel->profile) ? HS_TRACE_COMBINE : HS_TRACE_READER;
 		break;
+	case HS_ROLE_TOPK:
+	case HS_ROLE_TABLE:
+		if (kernel->profile->makes == HS_MAKES_POSITIONS)
+			search->kind = HS_TRACE_TOPK;
+		else if (kernel->profile->makes == HS_MAKES_SLOTS)
+			search->kind = HS_TRACE_LIST;
+		break;
 	default:
 		break;
 	}

@@ -171,6 +171,13 @@ static void annotate_text(struct message *event, const char *name, const char *t
 	put_message(event, EVENT_ANNOTATION, &annotation);
 }
 
+static void annotate_lead(struct message *event, const char *time, const char *kernels,
+	const struct hs_trace_lead *lead)
+{
+	if (lead->known)
+		annotate(event, time, lead->time), annotate(event, kernels, lead->kernels);
+}
+
 static void write_event(
 	FILE *file, uint64_t time, struct message *event, unsigned type, uint64_t track)
 {
@@ -226,6 +233,8 @@ void hs_perfetto_event(FILE *file, const struct hs_trace_event *e)
 		annotate(&event, "inplace", e->inplace);
 		annotate(&event, "bytes", e->bytes);
 	}
+	annotate_lead(&event, "topk_lead", "topk_kernels", &e->topk);
+	annotate_lead(&event, "list_lead", "list_kernels", &e->list);
 	if (e->stalled)
 		annotate(&event, "stall", e->stall);
 	write_event(file, start, &event, BEGIN, FIRST_STREAM + i);
@@ -248,6 +257,10 @@ void hs_perfetto_step(FILE *file, const struct hs_trace_step *step)
 	annotate(&event, "swap_in", step->swap_in);
 	annotate(&event, "attention", step->attention);
 	annotate(&event, "stall", step->stall);
+	annotate(&event, "topk_lead", step->topk_lead);
+	annotate(&event, "topk_hides", step->topk_hides);
+	annotate(&event, "list_lead", step->list_lead);
+	annotate(&event, "list_hides", step->list_hides);
 	annotate(&event, "hits", step->hits);
 	annotate(&event, "misses", step->misses);
 	annotate(&event, "inplace", step->inplace);

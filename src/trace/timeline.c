@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "src/trace/clock.h"
+#include "src/trace/lead.h"
 #include "src/trace/step.h"
 
 #define KERNELS_MOST ((size_t)1 << 20)
@@ -27,6 +28,7 @@ struct device {
 	struct hs_clock clock;
 	struct hs_step steps;
 	struct hs_trace_step sum;
+	struct hs_lead lead;
 	uint64_t totals[HS_LAYERS][HS_COUNTS];
 	bool counted[HS_LAYERS];
 };
@@ -35,6 +37,8 @@ struct stream {
 	uint32_t device, stream;
 	uint64_t end;	 /* of what ran last */
 	uint64_t before; /* end of what ran before the last swap-in */
+	uint64_t begun;	 /* start of the swap-in or of what stages */
+	uint64_t behind; /* so many kernels of the device */
 	uint64_t staged; /* ns of kernels that belong to the next one */
 	bool resolved;	 /* its attention has not been seen */
 	int32_t layer;
@@ -120,6 +124,7 @@ static void sum(struct hs_timeline *timeline, struct device *device, struct hs_t
 	event->step = hs_step_next(&device->steps, lane, (uint32_t)event->layer);
 	if (event->step != step->step) {
 		tell_step(timeline, device);
+		device->lead.since = step->end;
 		*step = (struct hs_trace_step){.step = event->step,
 			.device = step->device,
 			.start = event->name ? event->start : event->end};
@@ -331,10 +336,20 @@ static const struct launch *match(
 	return NULL;
 }
 
-static void stage(struct hs_timeline *timeline, struct stream *stream, struct hs_trace_event *event)
+/* The first kernel of a swap-in. */
+static void first(
+	struct stream *stream, const struct device *device, const struct hs_trace_event *event)
+{
+	stream->before = stream->end ? stream->end : event->start;
+	stream->begun = event->start;
+	stream->behind = device ? device->lead.kernels : 0;
+}
+
+static void stage(struct hs_timeline *timeline, const struct device *device, struct stream *stream,
+	struct hs_trace_event *event)
 {
 	if (!stream->staged)
-		stream->before = stream->end ? stream->end : event->start;
+		first(stream, device, event);
 	stream->staged += event->end - event->start;
 	hold(timeline, stream, event);
 }
@@ -344,18 +359,20 @@ static void swap_in(struct hs_timeline *timeline, struct device *device, struct 
 {
 	const struct launch *launch = device ? match(timeline, device, kernel) : NULL;
 
+	if (!stream->staged)
+		first(stream, device, event);
 	if (launch) {
 		fill(event, launch);
 		sum(timeline, device, event, launch->lane);
 		device->sum.swap_in += stream->staged;
+		hs_lead_tell(&device->lead, stream->begun, stream->behind, event);
+		hs_lead_sum(&device->sum, event, stream->staged + event->end - event->start);
 	} else {
 		timeline->unmatched++;
 	}
 	tell_held(timeline, stream, event->layer, event->step);
 	stream->layer = event->layer;
 	stream->step = event->step;
-	if (!stream->staged)
-		stream->before = stream->end ? stream->end : event->start;
 	stream->staged = 0;
 	stream->resolved = true;
 	hs_export_event(timeline->export, event);
@@ -399,7 +416,7 @@ static void tell(struct hs_timeline *timeline, const struct hs_cupti_kernel *ker
 		swap_in(timeline, device, stream, kernel, &event);
 		break;
 	case HS_TRACE_STAGE:
-		stage(timeline, stream, &event);
+		stage(timeline, device, stream, &event);
 		break;
 	case HS_TRACE_ATTENTION:
 		attention(timeline, device, stream, &event);
@@ -409,6 +426,8 @@ static void tell(struct hs_timeline *timeline, const struct hs_cupti_kernel *ker
 		event.step = stream->step;
 		hs_export_event(timeline->export, &event);
 		break;
+	case HS_TRACE_TOPK:
+	case HS_TRACE_LIST:
 	case HS_TRACE_WRITER:
 	case HS_TRACE_INVALIDATE:
 		hold(timeline, stream, &event);
@@ -420,6 +439,8 @@ static void tell(struct hs_timeline *timeline, const struct hs_cupti_kernel *ker
 	}
 	if (kernel->end > stream->end)
 		stream->end = kernel->end;
+	if (device)
+		hs_lead_ran(&device->lead, event.kind, kernel->end);
 }
 
 static int by_start(const void *a, const void *b)

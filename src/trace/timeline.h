@@ -7,7 +7,8 @@
  * kernels. The n-th launch is the n-th resolve kernel as long as the device's
  * clock agrees; where one side lost records it finds the way back by it. An
  * attention kernel and its combine belong to the swap-in before them on their
- * stream, a writer, the invalidation and what stages to the swap-in after it.
+ * stream, a writer, the invalidation, what makes the list and what stages to the
+ * swap-in after it.
  *
  * One caller at a time. Memory is bounded: what does not fit is counted.
  */

@@ -59,12 +59,14 @@ for packet in trace.packet:
 assert not open_slices
 
 # The same kernels, steps and numbers as the other form.
-fields = ("layer", "step", "graph", "node", "hits", "misses", "inplace", "bytes", "stall")
+fields = ("layer", "step", "graph", "node", "hits", "misses", "inplace", "bytes",
+          "topk_lead", "topk_kernels", "list_lead", "list_kernels", "stall")
 kernels = [(r["kind"], r["start"], r["end"],
             dict({k: r[k] for k in fields if k in r}, kernel=r["name"]))
            for r in told if r["type"] == "kernel"]
 assert sorted(kernels, key=lambda k: k[1]) == [s[1:] for s in slices if s[0] != "steps"], slices
-sums = ("launches", "swap_in", "attention", "stall", "hits", "misses", "inplace", "bytes")
+sums = ("launches", "swap_in", "attention", "stall", "topk_lead", "topk_hides", "list_lead",
+        "list_hides", "hits", "misses", "inplace", "bytes")
 steps = [(f"step {r['step']}", r["start"], r["end"], {k: r[k] for k in sums})
          for r in told if r["type"] == "step"]
 assert steps == [s[1:] for s in slices if s[0] == "steps"] and len(steps) == 2

@@ -83,6 +83,8 @@ void hs_layer_each(void (*visit)(struct hs_layer *layer, void *data), void *data
 
 enum hs_trace_kind hs_timeline_kind(const char *name)
 {
+	if (!strcmp(name, "choose"))
+		return HS_TRACE_TOPK;
 	return strcmp(name, "hs_resolve") ? HS_TRACE_OTHER : HS_TRACE_SWAP_IN;
 }
 
@@ -165,7 +167,8 @@ unsigned hs_journal_read(CUdevice device,
 	return n;
 }
 
-/* Of our kernel: every one with another number of misses, and its node is the same. */
+/* Of our kernel, 1,000 ns behind one that chose its positions: every one with another
+ * number of misses, and its node is the same. */
 static void launch(void)
 {
 	static uint64_t misses;
@@ -174,7 +177,9 @@ static void launch(void)
 
 	while ((end = now()) < start + 200000)
 		;
-	run_kernel(start + AHEAD, end + AHEAD, ++misses, "hs_resolve");
+	misses++;
+	run_kernel(start + AHEAD, start + AHEAD + 1000, misses, "choose");
+	run_kernel(start + AHEAD + 2000, end + AHEAD, misses, "hs_resolve");
 	pthread_mutex_lock(&lock);
 	totals[HS_COUNT_MISSES] += misses;
 	if (told & HS_JOURNAL_LAUNCHES) {
@@ -265,6 +270,9 @@ static unsigned swap_ins(unsigned unmatched)
 		if (!at || at > end || sscanf(at, "\"misses\":%llu", &misses) != 1)
 			fail_msg("no counts in %.200s", line);
 		assert_int_equal(node, misses);
+		at = strstr(at, "\"topk_lead\":1000,\"topk_kernels\":0}");
+		if (!at || at > end)
+			fail_msg("no lead of 1,000 ns in %.300s", line);
 		n++;
 	}
 	return n;

@@ -19,19 +19,26 @@ void hs_kernel_each(void (*visit)(struct hs_kernel *kernel, void *data), void *d
 {
 	static const struct hs_profile attention = {.role = HS_ROLE_ATTENTION},
 				       writer = {.role = HS_ROLE_WRITER},
-				       combine = {.label = "some-combine", .role = HS_ROLE_READER};
+				       combine = {.label = "some-combine", .role = HS_ROLE_READER},
+				       topk = {.role = HS_ROLE_TOPK, .makes = HS_MAKES_POSITIONS},
+				       list = {.role = HS_ROLE_TABLE, .makes = HS_MAKES_SLOTS},
+				       table = {.role = HS_ROLE_TABLE};
 	struct hs_kernel kernels[] = {{.name = (char *)(uintptr_t) "attend", .profile = &attention},
 		{.name = (char *)(uintptr_t) "store", .profile = &writer},
 		{.name = (char *)(uintptr_t) "merge", .profile = &combine},
+		{.name = (char *)(uintptr_t) "choose", .profile = &topk},
+		{.name = (char *)(uintptr_t) "convert", .profile = &list},
+		{.name = (char *)(uintptr_t) "plan", .profile = &table},
 		{.name = (char *)(uintptr_t) "other"}};
 
-	for (size_t i = 0; i < 4; i++)
+	for (size_t i = 0; i < sizeof(kernels) / sizeof(*kernels); i++)
 		visit(&kernels[i], data);
 }
 
 /* The same pointer for a name, as CUPTI's side gives them. */
 static const char resolve[] = "hs_resolve", attend[] = "attend", store[] = "store",
-		  drop[] = "hs_invalidate", merge[] = "merge", other[] = "other";
+		  drop[] = "hs_invalidate", merge[] = "merge", other[] = "other",
+		  choose[] = "choose", convert[] = "convert", plan[] = "plan";
 
 static char path[64];
 static struct hs_timeline *timeline;
@@ -105,14 +112,15 @@ static void hand_over(void)
 	count = 0;
 }
 
-/* A step of two layers from t on: 50 ns of something, the writer, its
- * invalidation, the swap-in 100, attention 200. */
+/* A step of two layers from t on: something, top-k, the writer, its invalidation,
+ * the swap-in 1,000 ns, attention 200. */
 static void step(uint64_t t, uint64_t misses)
 {
 	for (uint32_t layer = 0; layer < 2; layer++, t += 10000) {
 		kernel(merge, t + 3600, t + 3700, 6);
 		kernel(attend, t + 3300, t + 3500, 5);
-		kernel(other, t, t + 1050, 1);
+		kernel(other, t, t + 1000, 1);
+		kernel(choose, t + 1020, t + 1080, 7);
 		kernel(store, t + 1100, t + 1200, 2);
 		kernel(drop, t + 1300, t + 1400, 3);
 		kernel(resolve, t + 2000, t + 3000, 4);
@@ -150,7 +158,8 @@ static void test_lines(void **state)
 	assert_line(text,
 		"{\"type\":\"kernel\",\"kind\":\"swap-in\",\"device\":0,\"name\":\"hs_resolve\","
 		"\"stream\":7,\"start\":9000012000,\"end\":9000013000,\"layer\":1,\"step\":1,"
-		"\"graph\":9,\"node\":4,\"hits\":89,\"misses\":11,\"inplace\":0,\"bytes\":7216}\n");
+		"\"graph\":9,\"node\":4,\"hits\":89,\"misses\":11,\"inplace\":0,\"bytes\":7216,"
+		"\"topk_lead\":920,\"topk_kernels\":2}\n");
 	/* From the end of the invalidation to attention: 1,900 ns. */
 	assert_line(text,
 		"{\"type\":\"kernel\",\"kind\":\"attention\",\"device\":0,\"name\":\"attend\","
@@ -163,7 +172,9 @@ static void test_lines(void **state)
 	assert_line(text,
 		"{\"type\":\"step\",\"start\":9000002000,\"end\":9000013500,\"step\":1,\"device\":"
 		"0,"
-		"\"launches\":2,\"swap_in\":2000,\"attention\":400,\"stall\":3800,\"hits\":179,"
+		"\"launches\":2,\"swap_in\":2000,\"attention\":400,\"stall\":3800,"
+		"\"topk_lead\":1840,\"topk_hides\":1840,\"list_lead\":0,\"list_hides\":0,\"hits\":"
+		"179,"
 		"\"misses\":21,\"inplace\":0,\"bytes\":13776}\n");
 	assert_line(text, "\"step\":2,\"device\":0,\"launches\":2");
 	assert_line(text, "{\"type\":\"end\",\"lost_kernels\":0,\"lost_launches\":0,"
@@ -171,7 +182,11 @@ static void test_lines(void **state)
 	assert_line(text, "\"start\":9000113600,\"end\":9000113700,\"layer\":1,\"step\":2,"
 			  "\"graph\":9,\"node\":6}\n");
 	assert_int_equal(find(text, "\"kind\":\"combine\""), 4);
-	assert_int_equal(find(text, "\"type\":\"kernel\""), 20);
+	assert_line(text,
+		"{\"type\":\"kernel\",\"kind\":\"topk\",\"device\":0,\"name\":\"choose\","
+		"\"stream\":7,\"start\":9000111020,\"end\":9000111080,\"layer\":1,\"step\":2,"
+		"\"graph\":9,\"node\":7}\n");
+	assert_int_equal(find(text, "\"type\":\"kernel\""), 24);
 	assert_null(strstr(text, "\"other\""));
 }
 
@@ -185,6 +200,7 @@ static void test_staged(void **state)
 
 	(void)state;
 	begin(".jsonl", true);
+	kernel(convert, t - 100, t - 60, 0);
 	kernel(other, t, t + 100, 0);
 	kernel(mark, t + 200, t + 300, 0);
 	kernel(rank, t + 300, t + 310, 0);
@@ -198,13 +214,70 @@ static void test_staged(void **state)
 	assert_line(text,
 		"{\"type\":\"kernel\",\"kind\":\"stage\",\"device\":0,\"name\":\"hs_many_gather\","
 		"\"stream\":7,\"start\":9000000320,\"end\":9000001320,\"layer\":3,\"step\":1");
+	/* A list that stood 260 ns before what stages, one kernel in between. */
 	assert_line(text, "\"layer\":3,\"step\":1,\"hits\":98,\"misses\":2,\"inplace\":0,"
-			  "\"bytes\":5904}\n");
+			  "\"bytes\":5904,\"topk_lead\":260,\"topk_kernels\":1,"
+			  "\"list_lead\":260,\"list_kernels\":1}\n");
 	/* From the end of the other kernel to attention; 100 + 10 + 1000 + 200. */
 	assert_line(text, "\"layer\":3,\"step\":1,\"stall\":1600}\n");
-	assert_line(text, "\"swap_in\":1310,\"attention\":200,\"stall\":1600,");
+	assert_line(text, "\"swap_in\":1310,\"attention\":200,\"stall\":1600,"
+			  "\"topk_lead\":260,\"topk_hides\":260,\"list_lead\":260,");
 	assert_int_equal(find(text, "\"kind\":\"stage\""), 3);
 	assert_line(text, "\"unmatched\":0}");
+}
+
+/* What is known of a swap-in of layer `layer` at t + 5,000 to t + 6,000. */
+static void swap(uint64_t t, uint32_t layer)
+{
+	kernel(resolve, t + 5000, t + 6000, 0);
+	launch(layer, 1, t + 5900, 1);
+	kernel(attend, t + 6100, t + 6200, 0);
+}
+
+/* Positions, then the list of slots; a layer with the list of the one before; a
+ * kernel that makes both, on another stream; a step that has none of its own. */
+static void test_lead(void **state)
+{
+	const uint64_t t = 9000000000ull;
+	const char *text;
+
+	(void)state;
+	begin(".jsonl", true);
+	kernel(choose, t, t + 1000, 0);
+	kernel(store, t + 1100, t + 1200, 0);
+	kernel(convert, t + 4000, t + 4800, 0);
+	kernel(plan, t + 4810, t + 4900, 0);
+	swap(t, 0);
+	kernel(other, t + 10000, t + 10100, 0);
+	swap(t + 10000, 1);
+	kernel(convert, t + 21000, t + 24000, 0);
+	kernels[count - 1].stream = 8;
+	kernel(other, t + 23500, t + 24500, 0);
+	swap(t + 20000, 2);
+	swap(t + 30000, 0);
+	kernel(choose, t + 40000, t + 41000, 0);
+	kernel(choose, t + 42000, t + 44000, 0);
+	swap(t + 40000, 1);
+	hand_over();
+	text = end();
+	assert_line(text, "\"layer\":0,\"step\":1,\"hits\":99,\"misses\":1,\"inplace\":0,"
+			  "\"bytes\":656,\"topk_lead\":4000,\"topk_kernels\":3,"
+			  "\"list_lead\":200,\"list_kernels\":1}\n");
+	assert_line(text, "\"layer\":1,\"step\":1,\"hits\":99,\"misses\":1,\"inplace\":0,"
+			  "\"bytes\":656,\"topk_lead\":14000,\"topk_kernels\":6,"
+			  "\"list_lead\":10200,\"list_kernels\":4}\n");
+	assert_line(text, "\"layer\":2,\"step\":1,\"hits\":99,\"misses\":1,\"inplace\":0,"
+			  "\"bytes\":656,\"topk_lead\":1000,\"topk_kernels\":1,"
+			  "\"list_lead\":1000,\"list_kernels\":1}\n");
+	/* A fetch of 1,000 ns: 1,000 + 1,000 + 1,000 and 200 + 1,000 + 1,000. */
+	assert_line(text, "\"topk_lead\":19000,\"topk_hides\":3000,\"list_lead\":11400,"
+			  "\"list_hides\":2200,");
+	assert_line(text, "\"layer\":0,\"step\":2,\"hits\":99,\"misses\":1,\"inplace\":0,"
+			  "\"bytes\":656}\n");
+	assert_line(text, "\"layer\":1,\"step\":2,\"hits\":99,\"misses\":1,\"inplace\":0,"
+			  "\"bytes\":656,\"topk_lead\":1000,\"topk_kernels\":0}\n");
+	assert_int_equal(find(text, "\"kind\":\"list\""), 2);
+	assert_null(strstr(text, "plan"));
 }
 
 /* Kernels that CUPTI lost and launches that found the ring full: the others
@@ -406,6 +479,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_staged),
+		cmocka_unit_test(test_lead),
 		cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_drift),
 		cmocka_unit_test(test_jump),
