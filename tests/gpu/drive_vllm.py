@@ -27,13 +27,13 @@ for name, value in dict(VLLM_ENABLE_V1_MULTIPROCESSING="0", HF_HUB_OFFLINE="1",
 class Client:
     """Engine steps in the thread that made it, phases in another."""
 
-    def __init__(self, llm):
+    def __init__(self, llm, temperature):
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
         self.llm, self.engine = llm, llm.llm_engine
         self.queue, self.open, self.n = queue.Queue(), {}, 0
         self.params = lambda r: SamplingParams(
-            temperature=0, ignore_eos=True, detokenize=False, max_tokens=r.tokens,
+            temperature=temperature, ignore_eos=True, detokenize=False, max_tokens=r.tokens,
             prompt_logprobs=0 if r.want_plp else None, logprobs=0 if r.want_olp else None,
             output_kind=RequestOutputKind.DELTA)
 
@@ -127,8 +127,9 @@ def main():
     util = a.util or (0.6 if a.blocks else 0)
     sizes = [n for n in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128) if n <= a.seqs]
     t = time.time()
-    llm = LLM(model=a.model, skip_tokenizer_init=True, kv_cache_dtype=a.kv, max_model_len=32768,
-              max_num_seqs=a.seqs, max_num_batched_tokens=4096, seed=0, disable_log_stats=False,
+    llm = LLM(model=a.model, skip_tokenizer_init=True, kv_cache_dtype=a.kv,
+              max_model_len=a.context, max_num_seqs=a.seqs, max_num_batched_tokens=4096, seed=0,
+              disable_log_stats=False,
               num_gpu_blocks_override=a.blocks or None, enforce_eager=a.eager,
               enable_prefix_caching=a.prefix_caching,
               **({} if a.eager else {"cudagraph_capture_sizes": sizes}),
@@ -138,7 +139,7 @@ def main():
     out.figures |= dict(ready_s=round(time.time() - t, 1), share=cache.gpu_memory_utilization,
                         tokens=cache.num_gpu_blocks * cache.block_size)
     out.write("ready")
-    client = Client(llm)
+    client = Client(llm, a.temperature)
     failed = client.serve(lambda: load.run(client, phases, out))
     out.write("end")
     sys.exit("; ".join(failed) or None)

@@ -260,6 +260,8 @@ def arguments(p):
     p.add_argument("out")
     p.add_argument("--phase", action="append", default=[], help="see load.py; again and again")
     p.add_argument("--seqs", type=int, default=32, help="requests that run at once")
+    p.add_argument("--context", type=int, default=32768, help="the longest request")
+    p.add_argument("--temperature", type=float, default=0)
     p.add_argument("--lens", default=LENS.replace("+", ","))
     p.add_argument("--tokens", type=int, default=32)
     p.add_argument("--bench", type=int, default=0)
