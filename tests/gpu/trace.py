@@ -131,6 +131,11 @@ def case_kernels(folder):
         print("swap-in:", sum(few) / len(few), "ns without,", sum(many) / len(many),
               "ns with misses")
         assert sum(few) / len(few) < sum(many) / len(many)
+    # The example chooses, converts, and attends.
+    led = [r for r in timed if r.get("list_kernels") == 0 and r.get("topk_kernels") == 1]
+    print(len(led), "swap-ins right behind the kernels that make their lists")
+    assert len(led) > 0.9 * len(timed)
+    assert all(r["topk_lead"] > r["list_lead"] for r in led)
     bounded = [r for r in attention if "stall" in r]
     assert len(bounded) > len(attention) / 2
     assert all(r["layer"] in (0, 1, 2, 3) for r in bounded if "step" in r)
