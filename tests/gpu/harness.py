@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""tests/gpu/engine and tests/gpu/showings against engines that are not there (fakes/)."""
+"""tests/gpu/{engine,showings,see} against engines that are not there (fakes/).
+
+usage: harness.py [BUILD] …, a build folder for tests/gpu/see: without, that is left out.
+"""
 import importlib.machinery
 import importlib.util
 import json
 import os
 import pathlib
 import socket
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -18,6 +22,10 @@ import load  # noqa: E402
 import variants  # noqa: E402
 
 variants.GPU = HERE  # there always
+BUILD = pathlib.Path(sys.argv.pop(1)) if os.path.isdir((sys.argv + [""])[1]) else None
+# What uses the GPU beside the fake server, on the stand-in driver.
+SCHEDULER = ("examples/dsa_decode --layers 2 --requests 8 --prompt 1500 --tokens 3000 --topk 64 "
+             "--threads 2 --max-batch 8")
 
 
 def script(name):
@@ -140,6 +148,43 @@ class Harness(unittest.TestCase):
             self.assertIn("plain1 and graphs: same token ids 16/16",
                           (self.out / "summary.txt").read_text())
             self.assertGreater(self.results()[f"{engine} graphs bench_tokens_per_s"]["value"], 0)
+
+    @unittest.skipUnless(BUILD, "no build folder")
+    def test_see(self):
+        """Everything but kernel times, of a process below the server's, in its session."""
+        env = dict(os.environ, SEE_WITHOUT_GPU="1", FAKE_TOKENS="100000", FAKE_TOKEN_S="0.003",
+                   FAKE_SCHEDULER=f"{BUILD}/{SCHEDULER}", HISPARSE_HOST_GIB="0.6",
+                   HISPARSE_WINDOW_MIB="4", SOFTGPU_MEMORY_MIB="512",
+                   LD_LIBRARY_PATH=str(BUILD / "tests/softgpu"))
+        done = subprocess.run(
+            [sys.executable, "-B", HERE / "see", "sglang", HERE / "fakes", "ckpt", self.out,
+             "--build", BUILD, "--doctor", "--slots", "4096", "--rows", "1", "--dsat-mib", "1",
+             "--port", free_port(), "--limit", "100"], env=env, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        for line in ("trace.jsonl: stopped", "trace.pftrace: stopped", "top: 2 layers",
+                     "the drive ended with status 0", "attention dsa_attend: profile",
+                     "2 windows, 0.38 GiB, 2 layers", "replay.json: status 0"):
+            self.assertIn(line, done.stdout)
+        self.out /= "see-sglang"
+        self.assertGreater(self.results()["sglang bench_tokens_per_s"]["value"], 0)
+        self.assertTrue((self.out / "plots/index.html").exists())
+
+    def test_see_asks_doctor_for_more_than_words(self):
+        good = [dict(level=level, topic=topic, finding=finding) for level, topic, finding in (
+            ("act", "copy", "GPU 0: 5.1 GB/s"), ("ok", "program", "python3: status 0"),
+            ("ok", "recognised", "writer w: profile a-writer"),
+            ("ok", "recognised", "attention a: profile an-attention, 16 launches"),
+            ("ok", "would move", "12 windows, 1.40 GiB, 6 layers, KV rows of 656 bytes: to …"))]
+        wrong = script("see").wrong
+        self.assertEqual(wrong(good, 1), [])
+        self.assertEqual(wrong(good[1:], 0), [])
+        self.assertEqual(len(wrong(good, 0)), 1)
+        for i in range(1, 5):
+            self.assertEqual(len(wrong(good[:i] + good[i + 1:], 1)), 1, good[i])
+        good[1]["finding"] = "python3: status 1"
+        good[4]["finding"] = "0 windows, 0 GiB, 0 layers, KV rows of 0 bytes"
+        self.assertEqual(len(wrong(good, 1)), 2)
 
     def test_failure_is_told_and_goes_no_further(self):
         options = ("--requests", "2", "--prompt", "2000", "--output", "8", "--at", "2")

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: MIT
 """Answers like SGLang's server as far as drive_sglang.py asks; holds FAKE_TOKENS tokens.
 
-A token's id is the sum of the prompt plus its number, so answers tell their prompt."""
+A token's id is the sum of the prompt plus its number, so answers tell their prompt.
+FAKE_SCHEDULER is started beside it, in the place of SGLang's process that uses the GPU."""
 import http.server
 import json
 import os
+import shlex
+import subprocess
 import sys
 import threading
 import time
 
 WORD = 8192
 TOKENS = int(os.environ.get("FAKE_TOKENS", "100000"))
+PACE = float(os.environ.get("FAKE_TOKEN_S", "0.001"))
 running = threading.Semaphore(int(sys.argv[sys.argv.index("--max-running-requests") + 1]))
 interval = int(sys.argv[sys.argv.index("--stream-interval") + 1])
 seen = set()
@@ -51,7 +55,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         n = body["sampling_params"]["max_new_tokens"]
         with running:
             for i in range(1, n):
-                time.sleep(0.001)
+                time.sleep(PACE)
                 if body["stream"] and i % interval == (1 if interval > 1 else 0):
                     self.wfile.write(b"data: " + self.reply(body, i, False) + b"\n\n")
                     self.wfile.flush()
@@ -67,6 +71,9 @@ class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 
 
+if "FAKE_SCHEDULER" in os.environ:
+    subprocess.Popen(shlex.split(os.environ["FAKE_SCHEDULER"]), stdout=subprocess.DEVNULL)
+    time.sleep(2)  # what it begins with
 if "--enable-hisparse" in sys.argv:
     ratio = json.loads(sys.argv[sys.argv.index("--hisparse-config") + 1])["host_to_device_ratio"]
     print(f"Allocating kv hierarchical KV host pool: {TOKENS * ratio} tokens, 1.25 GB host memory.")
