@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""tests/gpu/{engine,showings,see} against engines that are not there (fakes/).
+"""tests/gpu/{engine,showings,see,nsight} against what is not there (fakes/).
 
-usage: harness.py [BUILD] …, a build folder for tests/gpu/see: without, that is left out.
+usage: harness.py [BUILD] …, a build folder for see and nsight: without, they are left out.
 """
 import importlib.machinery
 import importlib.util
@@ -185,6 +185,23 @@ class Harness(unittest.TestCase):
         good[1]["finding"] = "python3: status 1"
         good[4]["finding"] = "0 windows, 0 GiB, 0 layers, KV rows of 0 bytes"
         self.assertEqual(len(wrong(good, 1)), 2)
+
+    @unittest.skipUnless(BUILD and (BUILD / "tests/unit/libcupti.so.13").exists(), "no CUPTI")
+    def test_nsight(self):
+        """A tool that holds CUPTI, and one that profiles none of our kernels."""
+        for kernels, status, words in (
+                ("dsa_attend hs_resolve", 0, ("without kernel times: another profiler has CUPTI",
+                                              "kernels 1 x dsa_attend, 1 x hs_resolve")),
+                ("dsa_attend", 1, ("ncu: WRONG: none of our kernels in the profile",))):
+            done = subprocess.run(
+                [sys.executable, "-B", HERE / "nsight", BUILD, "--soft", "--tools", "ncu", "--ncu",
+                 HERE / "fakes/ncu", "--out", self.out], text=True, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, env=dict(os.environ, FAKE_KERNELS=kernels))
+            self.assertEqual(done.returncode, status, done.stdout)
+            for word in words:
+                self.assertIn(word, done.stdout)
+            self.assertEqual(done.stdout.count("WRONG"), status)
+        self.assertEqual(self.results()["kernels in ncu beside our trace"]["value"], 1)
 
     def test_failure_is_told_and_goes_no_further(self):
         options = ("--requests", "2", "--prompt", "2000", "--output", "8", "--at", "2")

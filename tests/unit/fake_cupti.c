@@ -24,6 +24,12 @@ EXPORT struct fake_cupti *fake_cupti(void)
 	return &fake;
 }
 
+/* Another profiler has it, of whom the process knows nothing. */
+__attribute__((constructor)) static void hold(void)
+{
+	fake.held = getenv("FAKE_CUPTI_HELD") != NULL;
+}
+
 /* One buffer with so many kernels, as CUPTI's own thread delivers them. */
 EXPORT void fake_deliver(unsigned first, unsigned count, const char *name)
 {
