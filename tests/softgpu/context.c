@@ -8,18 +8,20 @@
 #include "softgpu/softgpu.h"
 
 #define STACK_MAX 16
-#define CONTEXTS_MAX 16
+#define CONTEXTS_MAX (SOFT_DEVICES + 16)
 
 struct soft_state soft;
 uint64_t soft_random_state;
 
 struct context {
 	unsigned refs; /* 0: free */
+	CUdevice device;
+	unsigned peers; /* contexts whose memory it may use, a bit each */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread bool inside;		      /* a host function may not call the driver */
-static struct context contexts[CONTEXTS_MAX]; /* the first is the primary one */
+static struct context contexts[CONTEXTS_MAX]; /* the first are the devices' primary ones */
 static __thread CUcontext stack[STACK_MAX];
 static __thread int depth;
 static unsigned pace, calls; /* advance() */
@@ -33,6 +35,12 @@ static size_t number(const char *variable, size_t otherwise)
 
 static void configure(void)
 {
+	soft.devices = (int)number("SOFTGPU_DEVICES", 1);
+	soft.devices = soft.devices < 1		     ? 1
+		       : soft.devices > SOFT_DEVICES ? SOFT_DEVICES
+						     : soft.devices;
+	for (int i = 0; i < SOFT_DEVICES; i++)
+		contexts[i].device = i;
 	soft.device_bytes = number("SOFTGPU_MEMORY_MIB", 256) << 20;
 	soft.host_bytes = number("SOFTGPU_HOST_MIB", 1024) << 20;
 	soft_random_state = soft_random_start(number("SOFTGPU_SEED", 0));
@@ -50,6 +58,18 @@ static struct context *context_of(CUcontext handle)
 CUcontext soft_context(void)
 {
 	return depth && context_of(stack[depth - 1]) ? stack[depth - 1] : NULL;
+}
+
+bool soft_is_device(CUdevice device)
+{
+	return device >= 0 && device < soft.devices;
+}
+
+CUdevice soft_device(CUcontext handle)
+{
+	const struct context *context = context_of(handle);
+
+	return context ? context->device : 0;
 }
 
 /* How far the device gets while the host calls: for a while not at all, for a
@@ -107,8 +127,8 @@ void soft_usage(size_t *device, size_t *host)
 {
 	CUresult entered = soft_enter(0);
 
-	if (device)
-		*device = soft.device_used;
+	for (int i = 0; device && i < SOFT_DEVICES; i++)
+		*device = (i ? *device : 0) + soft.device_used[i];
 	if (host)
 		*host = soft.host_used;
 	soft_leave(&entered);
@@ -148,7 +168,7 @@ CUresult cuDeviceGetCount(int *count)
 	SOFT_ENTER(0);
 	if (!count)
 		return CUDA_ERROR_INVALID_VALUE;
-	*count = 1;
+	*count = soft.devices;
 	return CUDA_SUCCESS;
 }
 
@@ -157,9 +177,9 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
 	SOFT_ENTER(0);
 	if (!device)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (ordinal)
+	if (!soft_is_device(ordinal))
 		return CUDA_ERROR_INVALID_DEVICE;
-	*device = 0;
+	*device = ordinal;
 	return CUDA_SUCCESS;
 }
 
@@ -170,7 +190,7 @@ CUresult cuDeviceGetName(char *name, int bytes, CUdevice device)
 	SOFT_ENTER(0);
 	if (!name || bytes <= 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (device)
+	if (!soft_is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
 	strncpy(name, text ? text : "stand-in GPU", (size_t)bytes);
 	name[bytes - 1] = '\0';
@@ -179,13 +199,14 @@ CUresult cuDeviceGetName(char *name, int bytes, CUdevice device)
 
 CUresult cuDeviceGetPCIBusId(char *id, int bytes, CUdevice device)
 {
-	static const char text[] = "0000:00:00.0";
+	char text[] = "0000:00:00.0";
 
 	SOFT_ENTER(0);
 	if (!id || bytes < (int)sizeof(text))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (device)
+	if (!soft_is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
+	text[6] = (char)('0' + device);
 	memcpy(id, text, sizeof(text));
 	return CUDA_SUCCESS;
 }
@@ -195,7 +216,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 	SOFT_ENTER(0);
 	if (!value || attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (device)
+	if (!soft_is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
 	switch ((int)attribute) {
 	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
@@ -241,7 +262,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 	SOFT_ENTER(0);
 	if (!bytes)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (device)
+	if (!soft_is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
 	*bytes = soft.device_bytes;
 	return CUDA_SUCCESS;
@@ -252,30 +273,31 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 	SOFT_ENTER(0);
 	if (!context)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (device)
+	if (!soft_is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	contexts[0].refs++;
-	*context = (CUcontext)&contexts[0];
+	contexts[device].refs++;
+	*context = (CUcontext)&contexts[device];
 	return CUDA_SUCCESS;
 }
 
-/* Everything belongs to the one device, so it goes with the primary context. */
-static void reset(void)
+/* All memory belongs to the device, so it goes with the primary context. */
+static void reset(CUdevice device)
 {
 	soft_run_all();
-	soft_memory_reset();
+	soft_memory_reset(device);
+	contexts[device].peers = 0;
 	soft.error = CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
 	SOFT_ENTER(0);
-	if (device)
+	if (!soft_is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	if (!contexts[0].refs)
+	if (!contexts[device].refs)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	if (!--contexts[0].refs)
-		reset();
+	if (!--contexts[device].refs)
+		reset(device);
 	return CUDA_SUCCESS;
 }
 
@@ -287,21 +309,21 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
 {
 	SOFT_ENTER(0);
-	if (device)
+	if (!soft_is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!flags || !active)
 		return CUDA_ERROR_INVALID_VALUE;
 	*flags = 0;
-	*active = contexts[0].refs != 0;
+	*active = contexts[device].refs != 0;
 	return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
 	SOFT_ENTER(0);
-	if (device)
+	if (!soft_is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	reset();
+	reset(device);
 	return CUDA_SUCCESS;
 }
 
@@ -316,11 +338,11 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
 	(void)flags;
 	if (!context)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (device)
+	if (!soft_is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	for (int i = 1; i < CONTEXTS_MAX && depth < STACK_MAX; i++) {
+	for (int i = SOFT_DEVICES; i < CONTEXTS_MAX && depth < STACK_MAX; i++) {
 		if (!contexts[i].refs) {
-			contexts[i].refs = 1;
+			contexts[i] = (struct context){.refs = 1, .device = device};
 			*context = stack[depth++] = (CUcontext)&contexts[i];
 			return CUDA_SUCCESS;
 		}
@@ -333,7 +355,7 @@ CUresult cuCtxDestroy_v2(CUcontext handle)
 	SOFT_ENTER(0);
 	struct context *context = context_of(handle);
 
-	if (!context || context == &contexts[0])
+	if (!context || context < contexts + SOFT_DEVICES)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	soft_run_all();
 	if (soft_context() == handle)
@@ -406,7 +428,50 @@ CUresult cuCtxGetDevice(CUdevice *device)
 	SOFT_ENTER(SOFT_CONTEXT);
 	if (!device)
 		return CUDA_ERROR_INVALID_VALUE;
-	*device = 0;
+	*device = soft_device(soft_context());
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+	SOFT_ENTER(0);
+	if (!can)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!soft_is_device(device) || !soft_is_device(peer))
+		return CUDA_ERROR_INVALID_DEVICE;
+	*can = device != peer;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned flags)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	struct context *mine = context_of(soft_context()), *peer = context_of(handle);
+	const unsigned bit = peer ? 1u << (peer - contexts) : 0;
+
+	if (flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!peer)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (peer->device == mine->device)
+		return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+	if (mine->peers & bit)
+		return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+	mine->peers |= bit;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext handle)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	struct context *mine = context_of(soft_context()), *peer = context_of(handle);
+	const unsigned bit = peer ? 1u << (peer - contexts) : 0;
+
+	if (!peer)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!(mine->peers & bit))
+		return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+	mine->peers &= ~bit;
 	return CUDA_SUCCESS;
 }
 

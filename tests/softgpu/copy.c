@@ -30,7 +30,20 @@ static bool one_range(const char *start, size_t bytes)
 	return soft_range_find((uintptr_t)start) == soft_range_find((uintptr_t)start + bytes - 1);
 }
 
-static CUresult check(const struct soft_box *box, unsigned side, bool *known_src, bool *known_dst)
+/* The devices that a copy's sides are reached from. */
+struct ends {
+	CUdevice to, from;
+};
+
+static struct ends here(void)
+{
+	const CUdevice device = soft_device(soft_context());
+
+	return (struct ends){device, device};
+}
+
+static CUresult check(const struct soft_box *box, unsigned side, struct ends ends, bool *known_src,
+	bool *known_dst)
 {
 	const size_t to = extent(box, box->dst_pitch, box->dst_slice);
 	const size_t from = extent(box, box->src_pitch, box->src_slice);
@@ -41,6 +54,9 @@ static CUresult check(const struct soft_box *box, unsigned side, bool *known_src
 		(!*known_dst && !(side & (TO_HOST | ANY))))
 		return CUDA_ERROR_INVALID_VALUE;
 	if ((*known_src && !one_range(box->src, from)) || (*known_dst && !one_range(box->dst, to)))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!soft_reaches(ends.from, (uintptr_t)box->src, from) ||
+		!soft_reaches(ends.to, (uintptr_t)box->dst, to))
 		return CUDA_ERROR_INVALID_VALUE;
 	/* A pointer into a reservation where nothing is mapped is no host pointer. */
 	if ((!*known_src && soft_range_find((uintptr_t)box->src)) ||
@@ -54,7 +70,8 @@ static CUresult check(const struct soft_box *box, unsigned side, bool *known_src
  * has read it when the call returns, one to it is done then. A synchronous
  * copy between device addresses does not wait.
  */
-static CUresult submit(struct soft_box box, unsigned side, CUstream handle, bool per_thread)
+static CUresult submit(
+	struct soft_box box, unsigned side, struct ends ends, CUstream handle, bool per_thread)
 {
 	struct soft_stream *stream = soft_stream_find(handle, per_thread);
 	struct soft_op op = {.kind = SOFT_OP_COPY};
@@ -65,7 +82,7 @@ static CUresult submit(struct soft_box box, unsigned side, CUstream handle, bool
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!box.width || !box.height || !box.depth)
 		return CUDA_SUCCESS;
-	result = check(&box, side, &known_src, &known_dst);
+	result = check(&box, side, ends, &known_src, &known_dst);
 	if (result)
 		return result;
 	wait = !known_dst ||
@@ -92,7 +109,7 @@ static CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t bytes, unsigned si
 			      .width = bytes,
 			      .height = 1,
 			      .depth = 1},
-		side, stream, per_thread);
+		side, here(), stream, per_thread);
 }
 
 #define D CUdeviceptr
@@ -113,12 +130,23 @@ SOFT_BOTH(cuMemcpyDtoD_v2, _ptds, (D dst, D src, size_t n), copy(dst, src, n, SY
 SOFT_BOTH(cuMemcpyDtoDAsync_v2, _ptsz, (D dst, D src, size_t n, CUstream s),
 	copy(dst, src, n, 0, s, per_thread))
 
-/* One device: peers are itself. */
+static CUresult peer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t bytes,
+	unsigned side, CUstream stream, bool per_thread)
+{
+	SOFT_ENTER(side & SYNC ? SOFT_CONTEXT | SOFT_UNSAFE : SOFT_CONTEXT);
+	return submit((struct soft_box){.dst = (char *)dst,
+			      .src = (const char *)src,
+			      .width = bytes,
+			      .height = 1,
+			      .depth = 1},
+		side, (struct ends){soft_device(to), soft_device(from)}, stream, per_thread);
+}
+
 SOFT_BOTH(cuMemcpyPeer, _ptds, (D dst, CUcontext to, D src, CUcontext from, size_t n),
-	((void)to, (void)from, copy(dst, src, n, SYNC, 0, per_thread)))
+	peer(dst, to, src, from, n, SYNC, 0, per_thread))
 SOFT_BOTH(cuMemcpyPeerAsync, _ptsz,
 	(D dst, CUcontext to, D src, CUcontext from, size_t n, CUstream s),
-	((void)to, (void)from, copy(dst, src, n, 0, s, per_thread)))
+	peer(dst, to, src, from, n, 0, s, per_thread))
 
 static CUresult base(char **out, unsigned *side, unsigned host, CUmemorytype type, const void *ptr,
 	CUdeviceptr device)
@@ -173,13 +201,13 @@ static CUresult box_of(struct soft_box *out, unsigned *sides, const CUDA_MEMCPY3
 	return CUDA_SUCCESS;
 }
 
-static CUresult box_copy(
-	const CUDA_MEMCPY3D_PEER *c, unsigned side, CUstream stream, bool per_thread)
+static CUresult box_copy(const CUDA_MEMCPY3D_PEER *c, unsigned side, struct ends ends,
+	CUstream stream, bool per_thread)
 {
 	struct soft_box box;
 	CUresult result = box_of(&box, &side, c);
 
-	return result ? result : submit(box, side, stream, per_thread);
+	return result ? result : submit(box, side, ends, stream, per_thread);
 }
 
 /* What the smaller descriptions have in common with the largest. */
@@ -195,8 +223,8 @@ static CUresult copy2d(const CUDA_MEMCPY2D *c, unsigned side, CUstream stream, b
 	SOFT_ENTER(side & SYNC ? SOFT_CONTEXT | SOFT_UNSAFE : SOFT_CONTEXT);
 	if (!c)
 		return CUDA_ERROR_INVALID_VALUE;
-	return box_copy(
-		&(const CUDA_MEMCPY3D_PEER){COMMON(c), .Depth = 1}, side, stream, per_thread);
+	return box_copy(&(const CUDA_MEMCPY3D_PEER){COMMON(c), .Depth = 1}, side, here(), stream,
+		per_thread);
 }
 
 static CUresult copy3d(const CUDA_MEMCPY3D *c, unsigned side, CUstream stream, bool per_thread)
@@ -207,7 +235,7 @@ static CUresult copy3d(const CUDA_MEMCPY3D *c, unsigned side, CUstream stream, b
 	return box_copy(
 		&(const CUDA_MEMCPY3D_PEER){COMMON(c), .srcZ = c->srcZ, .srcHeight = c->srcHeight,
 			.dstZ = c->dstZ, .dstHeight = c->dstHeight, .Depth = c->Depth},
-		side, stream, per_thread);
+		side, here(), stream, per_thread);
 }
 
 CUresult soft_copy_op(struct soft_op *op, const CUDA_MEMCPY3D *c)
@@ -222,7 +250,7 @@ CUresult soft_copy_op(struct soft_op *op, const CUDA_MEMCPY3D *c)
 	result = box_of(&op->box, &side, &peer);
 	if (!result && (!c->WidthInBytes || !c->Height || !c->Depth))
 		result = CUDA_ERROR_INVALID_VALUE;
-	return result ? result : check(&op->box, side, &src, &dst);
+	return result ? result : check(&op->box, side, here(), &src, &dst);
 }
 
 /* What no node can hold is refused while it would be captured (driver 580), and
@@ -240,7 +268,11 @@ static CUresult copy3d_peer(
 	SOFT_ENTER(side & SYNC ? SOFT_CONTEXT | SOFT_UNSAFE : SOFT_CONTEXT);
 	if (captures(stream, per_thread))
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	return c ? box_copy(c, side, stream, per_thread) : CUDA_ERROR_INVALID_VALUE;
+	if (!c)
+		return CUDA_ERROR_INVALID_VALUE;
+	return box_copy(c, side,
+		(struct ends){soft_device(c->dstContext), soft_device(c->srcContext)}, stream,
+		per_thread);
 }
 
 SOFT_BOTH(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D *c), copy2d(c, SYNC, 0, per_thread))
@@ -323,7 +355,7 @@ static CUresult batch3d(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *faile
 			result = operand(&box.dst, &box.dst_pitch, &box.dst_slice, &ops[i].dst, e);
 		box.src = src;
 		if (!result)
-			result = submit(box, ANY, stream, per_thread);
+			result = submit(box, ANY, here(), stream, per_thread);
 		if (result && failed)
 			*failed = i;
 	}

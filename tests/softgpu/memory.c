@@ -48,10 +48,10 @@ void soft_range_remove(struct soft_range *range)
 	free(range);
 }
 
-bool soft_account(bool device, size_t bytes)
+bool soft_account(int device, size_t bytes)
 {
-	size_t *used = device ? &soft.device_used : &soft.host_used;
-	size_t total = device ? soft.device_bytes : soft.host_bytes;
+	size_t *used = device >= 0 ? &soft.device_used[device] : &soft.host_used;
+	size_t total = device >= 0 ? soft.device_bytes : soft.host_bytes;
 
 	if (bytes > total - *used)
 		return false;
@@ -59,9 +59,9 @@ bool soft_account(bool device, size_t bytes)
 	return true;
 }
 
-void soft_unaccount(bool device, size_t bytes)
+void soft_unaccount(int device, size_t bytes)
 {
-	*(device ? &soft.device_used : &soft.host_used) -= bytes;
+	*(device >= 0 ? &soft.device_used[device] : &soft.host_used) -= bytes;
 }
 
 void soft_poison(void *start, size_t bytes)
@@ -107,7 +107,8 @@ static size_t pages(size_t bytes)
 /* One pool's memory at an address of the kernel's choice. */
 static CUresult take(void **out, size_t bytes, enum soft_kind kind)
 {
-	bool device = kind == SOFT_ALLOC;
+	const int device = kind == SOFT_ALLOC ? soft_device(soft_context()) : SOFT_PINNED;
+	struct soft_range *range = NULL;
 	void *start;
 
 	if (!out || !bytes)
@@ -116,12 +117,15 @@ static CUresult take(void **out, size_t bytes, enum soft_kind kind)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	start = mmap(NULL, pages(bytes), PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (start == MAP_FAILED || !soft_range_add((uintptr_t)start, bytes, kind)) {
+	if (start != MAP_FAILED)
+		range = soft_range_add((uintptr_t)start, bytes, kind);
+	if (!range) {
 		if (start != MAP_FAILED)
 			munmap(start, pages(bytes));
 		soft_unaccount(device, pages(bytes));
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	range->device = device;
 	soft_poison(start, bytes);
 	*out = start;
 	return CUDA_SUCCESS;
@@ -132,15 +136,16 @@ static void give(struct soft_range *range)
 	munmap((void *)range->start, pages(range->bytes));
 	if (range->fd)
 		close(range->fd);
-	soft_unaccount(range->kind == SOFT_ALLOC, pages(range->bytes));
+	soft_unaccount(range->device, pages(range->bytes));
 	soft_range_remove(range);
 }
 
-void soft_memory_reset(void)
+void soft_memory_reset(CUdevice device)
 {
 	for (struct soft_range *range = ranges, *next; range; range = next) {
 		next = range->next;
-		if (range->kind == SOFT_ALLOC || range->kind == SOFT_HOST)
+		if ((range->kind == SOFT_ALLOC && range->device == device) ||
+			(range->kind == SOFT_HOST && soft.devices == 1))
 			give(range);
 	}
 }
@@ -281,7 +286,7 @@ static CUmemoryPool *pool_find(CUmemoryPool pool)
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 {
 	SOFT_ENTER(0);
-	if (!pool || device)
+	if (!pool || !soft_is_device(device))
 		return CUDA_ERROR_INVALID_VALUE;
 	pools[0] = 1;
 	*pool = (CUmemoryPool)&pools[0];
@@ -328,7 +333,7 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 	SOFT_ENTER(SOFT_CONTEXT);
 	if (!free || !total)
 		return CUDA_ERROR_INVALID_VALUE;
-	*free = soft.device_bytes - soft.device_used;
+	*free = soft.device_bytes - soft.device_used[soft_device(soft_context())];
 	*total = soft.device_bytes;
 	return CUDA_SUCCESS;
 }
@@ -369,10 +374,10 @@ CUresult cuMemHostRegister_v2(void *start, size_t bytes, unsigned flags)
 		if (mincore((void *)page, PAGE, &resident))
 			return CUDA_ERROR_INVALID_VALUE; /* not mapped */
 	}
-	if (!soft_account(false, bytes))
+	if (!soft_account(SOFT_PINNED, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (!soft_range_add((uintptr_t)start, bytes, SOFT_REGISTERED)) {
-		soft_unaccount(false, bytes);
+		soft_unaccount(SOFT_PINNED, bytes);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	soft_range_find((uintptr_t)start)->flags = flags;
@@ -387,7 +392,7 @@ CUresult cuMemHostUnregister(void *start)
 	if (!range || range->start != (uintptr_t)start || range->kind != SOFT_REGISTERED)
 		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	soft_run_all();
-	soft_unaccount(false, range->bytes);
+	soft_unaccount(SOFT_PINNED, range->bytes);
 	soft_range_remove(range);
 	return CUDA_SUCCESS;
 }

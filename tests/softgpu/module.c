@@ -15,6 +15,7 @@ struct function {
 /* A module or a library, whatever its image says. */
 struct module {
 	bool library;
+	CUdevice device; /* the one on whose streams a module's kernels run */
 	struct function *functions;
 	struct module *next;
 };
@@ -89,6 +90,7 @@ static CUresult load(void **out, const void *image, bool library)
 	if (!module)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	module->library = library;
+	module->device = soft_device(soft_context());
 	module->next = modules;
 	modules = module;
 	*out = module;
@@ -326,6 +328,15 @@ CUresult soft_launch_make(struct soft_launch *launch, CUfunction handle, const u
 	return pack(launch, params, extra);
 }
 
+static bool runs_on(CUfunction handle, const struct soft_stream *stream)
+{
+	const CUcontext context = stream->context ? stream->context : soft_context();
+	struct module *owner;
+
+	return !function_of(handle, &owner) || owner->library ||
+	       owner->device == soft_device(context);
+}
+
 static CUresult launch(CUfunction function, const unsigned grid[3], const unsigned block[3],
 	unsigned shared, CUstream handle, void **params, void **extra, bool cooperative,
 	bool per_thread)
@@ -335,7 +346,7 @@ static CUresult launch(CUfunction function, const unsigned grid[3], const unsign
 	struct soft_op op = {.kind = SOFT_OP_KERNEL};
 	CUresult result;
 
-	if (!stream)
+	if (!stream || !runs_on(function, stream))
 		return CUDA_ERROR_INVALID_HANDLE;
 	result = soft_launch_make(&op.launch, function, grid, block, shared, params, extra);
 	if (result)

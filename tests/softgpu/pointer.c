@@ -57,6 +57,9 @@ static CUresult attribute(void *data, CUpointer_attribute which, CUdeviceptr ptr
 		/* VMM memory belongs to no context. */
 		value = range->kind == SOFT_RESERVED ? 0 : (uintptr_t)soft_context();
 		break;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		value = (unsigned)soft_owner(ptr);
+		break;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
 		value = place == SOFT_ON_DEVICE ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
 		break;

@@ -3,9 +3,10 @@
 #define SOFTGPU_SOFT_H
 
 /*
- * What the stand-in driver's files share: one process-wide lock, one device,
- * one state. Every driver entry begins with SOFT_ENTER and holds the lock to
- * its end; everything else here is called with it held.
+ * What the stand-in driver's files share: one process-wide lock, one state.
+ * Every driver entry begins with SOFT_ENTER and holds the lock to its end;
+ * everything else here is called with it held. Devices differ in what they hold
+ * and reach; work of all of them has one legacy stream and is waited for together.
  */
 
 #ifndef __CUDA_API_VERSION_INTERNAL
@@ -20,11 +21,16 @@
 #include "softgpu/random.h"
 #include "softgpu/task.h"
 
+#define SOFT_DEVICES 8
+#define SOFT_PINNED (-1) /* in place of a device: the host's */
+
 struct soft_state {
 	bool initialised;
-	CUresult error; /* a kernel failed: every call answers this from then on */
-	size_t device_bytes, device_used; /* SOFTGPU_MEMORY_MIB */
-	size_t host_bytes, host_used;	  /* SOFTGPU_HOST_MIB: pinned memory */
+	CUresult error;	     /* a kernel failed: every call answers this from then on */
+	int devices;	     /* SOFTGPU_DEVICES */
+	size_t device_bytes; /* SOFTGPU_MEMORY_MIB, of each */
+	size_t device_used[SOFT_DEVICES];
+	size_t host_bytes, host_used; /* SOFTGPU_HOST_MIB: pinned memory */
 	uint64_t launches;
 	unsigned flags; /* of every context */
 };
@@ -57,6 +63,8 @@ void soft_leave(CUresult *entered);
 	}
 
 CUcontext soft_context(void); /* this thread's, or NULL */
+CUdevice soft_device(CUcontext context);
+bool soft_is_device(CUdevice device);
 
 /* memory.c: one table of address ranges, one of what is mapped where. */
 #define SOFT_GRANULE ((size_t)2 << 20)
@@ -65,6 +73,7 @@ struct soft_range {
 	uintptr_t start;
 	size_t bytes;
 	enum soft_kind kind;
+	CUdevice device; /* whose memory an allocation is */
 	unsigned flags;
 	int fd; /* not 0: it lies in this file (ipc.c) */
 	unsigned long long id;
@@ -73,11 +82,11 @@ struct soft_range {
 struct soft_range *soft_range_find(uintptr_t address);
 struct soft_range *soft_range_add(uintptr_t start, size_t bytes, enum soft_kind kind);
 void soft_range_remove(struct soft_range *range);
-/* Adds to or takes from one of the two pools; false when it does not fit. */
-bool soft_account(bool device, size_t bytes);
-void soft_unaccount(bool device, size_t bytes);
+/* Adds to or takes from a device's memory or SOFT_PINNED; false when it does not fit. */
+bool soft_account(int device, size_t bytes);
+void soft_unaccount(int device, size_t bytes);
 void soft_poison(void *start, size_t bytes);
-void soft_memory_reset(void);
+void soft_memory_reset(CUdevice device);
 bool soft_managed(uintptr_t start, size_t bytes);
 
 enum soft_place { SOFT_NOWHERE, SOFT_ON_DEVICE, SOFT_ON_HOST };
@@ -86,6 +95,11 @@ enum soft_place { SOFT_NOWHERE, SOFT_ON_DEVICE, SOFT_ON_HOST };
 enum soft_place soft_place(uintptr_t address, size_t *run);
 /* As soft_place for a reserved range: what is mapped there (vmm.c). */
 enum soft_place soft_mapped(uintptr_t address, size_t *run);
+/* The device that an address is memory of; of host memory the first. */
+CUdevice soft_owner(uintptr_t address);
+/* Not where memory is mapped that the device was not given access to. Copies are
+ * held to it; kernels cannot be. */
+bool soft_reaches(CUdevice device, uintptr_t address, size_t bytes);
 /* All of it is device or pinned memory. */
 bool soft_known(uintptr_t address, size_t bytes);
 

@@ -13,7 +13,7 @@
 struct backing {
 	int fd;
 	size_t bytes;
-	bool device;
+	int device; /* or SOFT_PINNED */
 	CUmemAllocationProp prop;
 	unsigned handles, maps;
 	struct backing *next;
@@ -23,7 +23,7 @@ struct map {
 	uintptr_t start;
 	size_t bytes;
 	struct backing *backing;
-	bool access;
+	unsigned access; /* a bit a device; the host's is above them */
 	struct map *next;
 };
 
@@ -79,7 +79,32 @@ enum soft_place soft_mapped(uintptr_t address, size_t *run)
 		end = next->start + next->bytes;
 	if (run)
 		*run = end - address;
-	return map->backing->device ? SOFT_ON_DEVICE : SOFT_ON_HOST;
+	return map->backing->device >= 0 ? SOFT_ON_DEVICE : SOFT_ON_HOST;
+}
+
+CUdevice soft_owner(uintptr_t address)
+{
+	const struct soft_range *range = soft_range_find(address);
+	const struct map *map = map_of(address);
+	const int device = map ? map->backing->device : range ? range->device : 0;
+
+	return device < 0 ? 0 : device;
+}
+
+bool soft_reaches(CUdevice device, uintptr_t address, size_t bytes)
+{
+	const uintptr_t end = address + bytes;
+
+	while (address < end) {
+		const struct map *map = map_of(address);
+
+		if (!map)
+			return true;
+		if (!(map->access & 1u << device))
+			return false;
+		address = map->start + map->bytes;
+	}
+	return true;
 }
 
 static bool granular(uintptr_t a, size_t b)
@@ -216,7 +241,8 @@ static CUresult backing_add(
 	if (!backing)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*backing = (struct backing){.fd = fd, .bytes = bytes, .prop = *prop, .handles = 1};
-	backing->device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+	backing->device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? prop->location.id
+									     : SOFT_PINNED;
 	backing->next = backings;
 	backings = backing;
 	*out = backing;
@@ -227,8 +253,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 	const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	struct backing *backing;
-	bool device;
-	int fd;
+	int device, fd;
 
 	SOFT_ENTER(SOFT_UNSAFE);
 	if (!handle || !prop || flags || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
@@ -236,6 +261,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 		return CUDA_ERROR_INVALID_VALUE;
 	switch (prop->location.type) {
 	case CU_MEM_LOCATION_TYPE_DEVICE:
+		if (!soft_is_device(prop->location.id))
+			return CUDA_ERROR_INVALID_DEVICE;
+		break;
 	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
 		if (prop->location.id)
 			return CUDA_ERROR_INVALID_DEVICE;
@@ -246,7 +274,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+	device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? prop->location.id
+								    : SOFT_PINNED;
 	if (!soft_account(device, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	fd = memfd_create("softgpu", MFD_CLOEXEC);
@@ -362,43 +391,61 @@ CUresult cuMemUnmap(CUdeviceptr start, size_t bytes)
 	return CUDA_SUCCESS;
 }
 
-static void protect(struct map *map, int protection)
+/* arg: a location's bit, and whether it may read (1) and write (2) from here on.
+ * The process has one page table: there the last word counts, unless it takes
+ * away what others still have. */
+static void protect(struct map *map, int arg)
 {
-	mprotect((void *)map->start, map->bytes, protection);
-	map->access = protection != PROT_NONE;
+	const unsigned who = (unsigned)arg >> 2;
+
+	map->access = arg & 3 ? map->access | who : map->access & ~who;
+	if (arg & 3 || !map->access)
+		mprotect((void *)map->start, map->bytes,
+			arg & 2	  ? PROT_READ | PROT_WRITE
+			: arg & 1 ? PROT_READ
+				  : PROT_NONE);
+}
+
+static int location_of(const CUmemLocation *location)
+{
+	return 1 << (location->type == CU_MEM_LOCATION_TYPE_DEVICE ? location->id : SOFT_DEVICES);
 }
 
 CUresult cuMemSetAccess(
 	CUdeviceptr start, size_t bytes, const CUmemAccessDesc *access, size_t count)
 {
 	SOFT_ENTER(SOFT_UNSAFE);
-	int protection = -1;
+	int may[SOFT_DEVICES + 1];
 
-	if (!reservation(start, bytes) || !access || !count)
+	if (!reservation(start, bytes) || !access || !count || count > SOFT_DEVICES + 1)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < count; i++) {
 		if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
 			for (uintptr_t at = start; at < start + bytes; at += SOFT_GRANULE) {
-				if (!map_of(at) || map_of(at)->backing->device)
+				if (!map_of(at) || map_of(at)->backing->device >= 0)
 					return CUDA_ERROR_INVALID_VALUE;
 			}
+		} else if (!soft_is_device(access[i].location.id)) {
+			return CUDA_ERROR_INVALID_DEVICE;
 		}
+		may[i] = location_of(&access[i].location) << 2;
 		switch (access[i].flags) {
 		case CU_MEM_ACCESS_FLAGS_PROT_NONE:
-			protection = protection < 0 ? PROT_NONE : protection;
 			break;
 		case CU_MEM_ACCESS_FLAGS_PROT_READ:
-			protection = protection <= 0 ? PROT_READ : protection;
+			may[i] |= 1;
 			break;
 		case CU_MEM_ACCESS_FLAGS_PROT_READWRITE:
-			protection = PROT_READ | PROT_WRITE;
+			may[i] |= 3;
 			break;
 		default:
 			return CUDA_ERROR_INVALID_VALUE;
 		}
 	}
-	return each_map(start, bytes, protect, protection) ? CUDA_SUCCESS
-							   : CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < count; i++)
+		if (!each_map(start, bytes, protect, may[i]))
+			return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
@@ -433,11 +480,11 @@ CUresult cuMemImportFromShareableHandle(
 	if (!handle || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || fstat(fd, &status) ||
 		!granular(0, (size_t)status.st_size))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!soft_account(true, (size_t)status.st_size))
+	if (!soft_account(0, (size_t)status.st_size))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	fd = dup(fd);
 	if (fd < 0 || backing_add(&backing, fd, (size_t)status.st_size, &prop)) {
-		soft_unaccount(true, (size_t)status.st_size);
+		soft_unaccount(0, (size_t)status.st_size);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*handle = (uintptr_t)backing;
