@@ -23,25 +23,26 @@ HS_EXPORT CUresult cuMemFree_v2(CUdeviceptr ptr)
 /* No windows come from the rest: it is the driver's own memory. It counts under
  * the cap, and a window makes way for it. */
 
-#define TRIED(bytes, call)                                                                         \
+#define TRIED(device, bytes, call)                                                                 \
 	({                                                                                         \
-		CUresult tried_ = hs_account_take(bytes);                                          \
+		CUresult tried_ = hs_account_take(device, bytes);                                  \
 		if (tried_ == CUDA_SUCCESS) {                                                      \
 			tried_ = call;                                                             \
 			if (tried_ != CUDA_SUCCESS)                                                \
-				hs_account_keep(tried_, 0, bytes);                                 \
+				hs_account_keep(tried_, device, 0, bytes);                         \
 		}                                                                                  \
 		tried_;                                                                            \
 	})
 
 /* key: of what was allocated, once it is */
-#define COUNTED(bytes, key, call)                                                                  \
+#define COUNTED_ON(device, bytes, key, call)                                                       \
 	({                                                                                         \
-		CUresult counted_ = HS_SPARED(bytes, TRIED(bytes, call));                          \
+		CUresult counted_ = HS_SPARED(bytes, TRIED(device, bytes, call));                  \
 		if (counted_ == CUDA_SUCCESS)                                                      \
-			hs_account_keep(counted_, key, bytes);                                     \
+			hs_account_keep(counted_, device, key, bytes);                             \
 		counted_;                                                                          \
 	})
+#define COUNTED(...) COUNTED_ON(HS_ACCOUNT_HERE, __VA_ARGS__)
 
 HS_EXPORT CUresult cuMemAllocPitch_v2(
 	CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned element)
@@ -78,7 +79,7 @@ HS_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t byte
 		return HS_REAL(cuMemCreate)(handle, bytes, prop, flags);
 	if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 		return hs_hook_end(hs_driver.cuMemCreate(handle, bytes, prop, flags));
-	return hs_hook_end(COUNTED(bytes, HS_ACCOUNT_HANDLE(*handle),
+	return hs_hook_end(COUNTED_ON(prop->location.id, bytes, HS_ACCOUNT_HANDLE(*handle),
 		hs_driver.cuMemCreate(handle, bytes, prop, flags)));
 }
 

@@ -43,16 +43,17 @@ static bool retell(void *device, unsigned long long *total, unsigned long long *
 {
 	uint64_t all = *total, free_bytes = *left;
 	bool told = false;
-	CUdevice ours;
+	int count = 0;
 
 	/* Asking NVML must not be what wakes us. */
 	if (hs_inside || atomic_load(&hs_hook_state) != HS_HOOK_LIVE || !hs_hook_begin())
 		return false;
-	if (hs_memory_retell(&ours, NULL, NULL) && same(device, ours) &&
-		hs_memory_retell(&ours, &free_bytes, &all)) {
+	hs_driver.cuDeviceGetCount(&count);
+	for (CUdevice ours = 0; ours < count && !told; ours++)
+		told = same(device, ours) && hs_memory_retell(ours, &free_bytes, &all);
+	if (told) {
 		*total = all;
 		*left = free_bytes;
-		told = true;
 	}
 	hs_hook_end(CUDA_SUCCESS);
 	return told;

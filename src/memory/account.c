@@ -9,7 +9,7 @@
 /* Open addressing, at most half full. Key 0: free. */
 struct entry {
 	uint64_t key;
-	size_t bytes;
+	struct hs_account_held held;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
@@ -64,18 +64,29 @@ static void take_out(size_t i)
 	}
 }
 
-CUresult hs_account_take(size_t bytes)
+static CUdevice which(CUdevice device)
 {
-	return !capped() || hs_budget_take(HS_PLACE_DEVICE, bytes) ? CUDA_SUCCESS
-								   : CUDA_ERROR_OUT_OF_MEMORY;
+	CUdevice current = 0;
+
+	if (device == HS_ACCOUNT_HERE)
+		hs_driver.cuCtxGetDevice(&current);
+	return device == HS_ACCOUNT_HERE ? current : device;
 }
 
-void hs_account_keep(CUresult result, uint64_t key, size_t bytes)
+CUresult hs_account_take(CUdevice device, size_t bytes)
+{
+	return !capped() || hs_budget_take(HS_PLACE_DEVICE, which(device), bytes)
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void hs_account_keep(CUresult result, CUdevice device, uint64_t key, size_t bytes)
 {
 	bool kept = false;
 
 	if (!capped())
 		return;
+	device = which(device);
 	if (result == CUDA_SUCCESS) {
 		pthread_mutex_lock(&lock);
 		kept = grow();
@@ -83,29 +94,31 @@ void hs_account_keep(CUresult result, uint64_t key, size_t bytes)
 			struct entry *entry = &entries[place_of(key)];
 
 			count += !entry->key;
-			*entry = (struct entry){key, bytes};
+			*entry = (struct entry){key, {bytes, device}};
 		}
 		pthread_mutex_unlock(&lock);
 	}
 	if (!kept)
-		hs_budget_give(HS_PLACE_DEVICE, bytes);
+		hs_budget_give(HS_PLACE_DEVICE, device, bytes);
 }
 
-size_t hs_account_give(uint64_t key)
+struct hs_account_held hs_account_give(uint64_t key)
 {
-	size_t i, bytes = 0;
+	struct hs_account_held held = {0, 0};
+	size_t i;
 
 	if (!capped() || !key)
-		return 0;
+		return held;
 	pthread_mutex_lock(&lock);
 	if (room) {
 		i = place_of(key);
 		if (entries[i].key) {
-			bytes = entries[i].bytes;
+			held = entries[i].held;
 			take_out(i);
 		}
 	}
 	pthread_mutex_unlock(&lock);
-	hs_budget_give(HS_PLACE_DEVICE, bytes);
-	return bytes;
+	if (held.bytes)
+		hs_budget_give(HS_PLACE_DEVICE, held.device, held.bytes);
+	return held;
 }

@@ -4,7 +4,7 @@
 
 /*
  * Device memory that the driver itself gives the engine, while HISPARSE_GPU_GIB
- * is set: what is held under which key. Without a cap nothing is booked and
+ * is set: what is held of which device under which key. Without a cap nothing is booked and
  * everything here is free. Any thread.
  */
 
@@ -16,23 +16,30 @@
 #define HS_ACCOUNT_PTR(ptr) ((uint64_t)(ptr) << 1)
 #define HS_ACCOUNT_HANDLE(handle) ((uint64_t)(handle) << 1 | 1)
 
+#define HS_ACCOUNT_HERE (-1) /* the current context's device */
+
 /* Books before the driver is asked; OUT_OF_MEMORY beyond the cap. */
-CUresult hs_account_take(size_t bytes);
+CUresult hs_account_take(CUdevice device, size_t bytes);
 
 /* What the driver answered: kept under the key, or given back. */
-void hs_account_keep(CUresult result, uint64_t key, size_t bytes);
+void hs_account_keep(CUresult result, CUdevice device, uint64_t key, size_t bytes);
 
-/* Before it is given back, as its key may be another's at once afterwards; the
- * bytes, which are kept again if the driver refuses. 0: not known, which is fine. */
-size_t hs_account_give(uint64_t key);
+/* Before it is given back, as its key may be another's at once afterwards; what is
+ * kept again if the driver refuses. 0 bytes: not known, which is fine. */
+struct hs_account_held {
+	size_t bytes;
+	CUdevice device;
+};
+struct hs_account_held hs_account_give(uint64_t key);
 
 #define HS_ACCOUNT_FREED(key, call)                                                                \
 	({                                                                                         \
 		const uint64_t key_ = key;                                                         \
-		const size_t given_ = hs_account_give(key_);                                       \
+		const struct hs_account_held held_ = hs_account_give(key_);                        \
 		const CUresult freed_ = call;                                                      \
-		if (freed_ != CUDA_SUCCESS && given_ && hs_account_take(given_) == CUDA_SUCCESS)   \
-			hs_account_keep(CUDA_SUCCESS, key_, given_);                               \
+		if (freed_ != CUDA_SUCCESS && held_.bytes &&                                       \
+			hs_account_take(held_.device, held_.bytes) == CUDA_SUCCESS)                \
+			hs_account_keep(CUDA_SUCCESS, held_.device, key_, held_.bytes);            \
 		freed_;                                                                            \
 	})
 

@@ -180,7 +180,7 @@ static CUresult create(
 	*backing = (struct hs_backing){.bytes = bytes, .device = device};
 	if (place == HS_PLACE_HOST && hs_pool_free("") < bytes + HOST_MARGIN)
 		return result;
-	if (!hs_budget_take(place, bytes))
+	if (!hs_budget_take(place, device, bytes))
 		return result;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds) && result != CUDA_SUCCESS; i++) {
 		if (kinds[i]->place != place || (kinds[i]->apart && !apart))
@@ -190,7 +190,7 @@ static CUresult create(
 			backing->kind = kinds[i];
 	}
 	if (result != CUDA_SUCCESS)
-		hs_budget_give(place, bytes);
+		hs_budget_give(place, device, bytes);
 	return result;
 }
 
@@ -231,6 +231,6 @@ void hs_backing_destroy(struct hs_backing *backing)
 	if (backing->at)
 		hs_backing_unmap(backing);
 	backing->kind->destroy(backing);
-	hs_budget_give(backing->kind->place, backing->bytes);
+	hs_budget_give(backing->kind->place, backing->device, backing->bytes);
 	backing->kind = NULL;
 }

@@ -18,21 +18,34 @@
 #define FIXED_LEAST ((size_t)32 << 20)
 #define FIXED_MOST ((size_t)256 << 20)
 #define SAMPLED ((size_t)16 << 20)
+#define DEVICES 64
 
+/* Of one device. */
+struct book {
+	_Atomic bool ready;   /* what follows up to `used` is known */
+	_Atomic bool current; /* a context of it asked */
+	_Atomic bool windows; /* there have been some on it */
+	CUdevice device;
+	size_t total; /* of the device, under the cap */
+	size_t fixed; /* part of the reserve; 0 while windows may not live on the host */
+	_Atomic size_t used;
+	_Atomic size_t own;
+	_Atomic size_t hot, mapped;	      /* the reserve's other parts, by the tokens told */
+	_Atomic size_t maps;		      /* of the KV windows seen, if that is more */
+	_Atomic size_t lowest;		      /* that was left for KV */
+	_Atomic size_t lowest_small;	      /* the same if there were no windows */
+	_Atomic size_t largest;		      /* window that went */
+	_Atomic size_t first_told, last_told; /* 0: nothing told yet */
+	_Atomic bool kv_seen;
+};
+
+static struct book books[DEVICES] = {
+	[0 ... DEVICES - 1] = {.lowest = SIZE_MAX, .lowest_small = SIZE_MAX}};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf: of measuring a device */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static CUdevice device;
-static size_t total; /* of the device, under the cap */
-static size_t fixed; /* part of the reserve; 0 while windows may not live on the host */
-static size_t pool;
-static _Atomic size_t used[2]; /* by enum hs_place */
-static _Atomic size_t own;
-static _Atomic size_t hot, mapped;	       /* the reserve's other parts, by the tokens told */
-static _Atomic size_t maps;		       /* of the KV windows seen, if that is more */
-static _Atomic size_t lowest = SIZE_MAX;       /* that was left for KV */
-static _Atomic size_t lowest_small = SIZE_MAX; /* the same if there were no windows */
-static _Atomic size_t largest;		       /* window that went */
-static _Atomic size_t first_told, last_told;   /* 0: nothing told yet */
-static _Atomic bool kv_seen, pool_failed;
+static size_t pool; /* of the process */
+static _Atomic size_t pool_used;
+static _Atomic bool pool_failed, asked; /* asked: any context */
 
 static size_t smaller(size_t a, size_t b)
 {
@@ -49,71 +62,134 @@ static size_t above(size_t a, size_t b)
 	return a > b ? a - b : 0;
 }
 
-static size_t reserved(void)
+static size_t reserved(struct book *book)
 {
-	return fixed + atomic_load(&hot) + larger(atomic_load(&mapped), atomic_load(&maps));
+	return book->fixed + atomic_load(&book->hot) +
+	       larger(atomic_load(&book->mapped), atomic_load(&book->maps));
 }
 
-static void measure(void)
+static void measure_pool(void)
 {
 	const struct hs_options *options = hs_options();
 	unsigned gpus = hs_pool_gpus("");
-	int count = 1, maps = 0;
+	int count = 1;
 
-	if (hs_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS)
-		device = 0;
-	if (hs_driver.cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS)
-		total = 0;
-	total = smaller(total, options->gpu_bytes);
-	hs_driver.cuDeviceGetAttribute(
-		&maps, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
-	if (options->place == HS_OPTION_DEVICE || !total || !maps)
+	if (options->place == HS_OPTION_DEVICE)
 		return;
 	if (!gpus && hs_driver.cuDeviceGetCount(&count) == CUDA_SUCCESS && count > 0)
 		gpus = (unsigned)count;
 	pool = hs_pool_size("", options->host_bytes, gpus) & ~(HS_GRANULE - 1);
-	if (pool)
-		fixed = smaller(larger(total / 64, smaller(FIXED_LEAST, total / 8)), FIXED_MOST);
 }
 
-static void ready(void)
+static void measure(struct book *book)
 {
-	pthread_once(&once, measure);
+	int maps = 0;
+
+	if (hs_driver.cuDeviceTotalMem_v2(&book->total, book->device) != CUDA_SUCCESS)
+		book->total = 0;
+	book->total = smaller(book->total, hs_options()->gpu_bytes);
+	hs_driver.cuDeviceGetAttribute(
+		&maps, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, book->device);
+	if (pool && maps)
+		book->fixed =
+			smaller(larger(book->total / 64, smaller(FIXED_LEAST, book->total / 8)),
+				FIXED_MOST);
 }
 
-bool hs_budget_take(enum hs_place place, size_t bytes)
+/* The last is all those that we cannot tell apart. */
+static struct book *book_of(CUdevice device)
 {
-	size_t limit, before = atomic_load(&used[place]);
+	struct book *book = &books[device >= 0 && device < DEVICES ? device : DEVICES - 1];
 
-	ready();
-	limit = place == HS_PLACE_HOST ? pool : hs_options()->gpu_bytes;
+	pthread_once(&once, measure_pool);
+	if (atomic_load_explicit(&book->ready, memory_order_acquire))
+		return book;
+	pthread_mutex_lock(&lock);
+	if (!atomic_load(&book->ready)) {
+		book->device = device;
+		measure(book);
+		atomic_store_explicit(&book->ready, true, memory_order_release);
+	}
+	pthread_mutex_unlock(&lock);
+	return book;
+}
+
+/* The current context's device. */
+static struct book *here(void)
+{
+	CUdevice device;
+	struct book *book;
+
+	if (hs_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+		return book_of(0);
+	book = book_of(device);
+	if (!atomic_load_explicit(&book->current, memory_order_relaxed)) {
+		atomic_store(&book->current, true);
+		atomic_store(&asked, true);
+	}
+	return book;
+}
+
+static bool active(struct book *book)
+{
+	return book->fixed && hs_budget_active();
+}
+
+bool hs_budget_take(enum hs_place place, CUdevice device, size_t bytes)
+{
+	struct book *book = book_of(device);
+	_Atomic size_t *used = place == HS_PLACE_HOST ? &pool_used : &book->used;
+	const size_t limit = place == HS_PLACE_HOST ? pool : hs_options()->gpu_bytes;
+	size_t before = atomic_load(used);
+
 	do {
 		if (bytes > above(limit, before))
 			return false;
-	} while (!atomic_compare_exchange_weak(&used[place], &before, before + bytes));
+	} while (!atomic_compare_exchange_weak(used, &before, before + bytes));
 	return true;
 }
 
-void hs_budget_give(enum hs_place place, size_t bytes)
+void hs_budget_give(enum hs_place place, CUdevice device, size_t bytes)
 {
-	atomic_fetch_sub(&used[place], bytes);
+	atomic_fetch_sub(place == HS_PLACE_HOST ? &pool_used : &book_of(device)->used, bytes);
 }
 
-size_t hs_budget_used(enum hs_place place)
+size_t hs_budget_pool_used(void)
 {
-	return atomic_load(&used[place]);
+	return atomic_load(&pool_used);
+}
+
+void hs_budget_serves(CUdevice device)
+{
+	atomic_store(&book_of(device)->windows, true);
+}
+
+/* Of so much of the pool what a device may count on: those that have windows share it. */
+static size_t share(struct book *book, size_t bytes)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < DEVICES; i++)
+		count += &books[i] == book ||
+			 atomic_load_explicit(&books[i].windows, memory_order_relaxed);
+	return bytes / count;
+}
+
+static size_t pool_left(void)
+{
+	return above(pool, hs_budget_pool_used());
 }
 
 /* Free memory of the current context's device, and never more than the cap
  * leaves. */
-static CUresult device_left(size_t *left)
+static CUresult device_left(struct book *book, size_t *left)
 {
 	const size_t cap = hs_options()->gpu_bytes;
 	size_t free_bytes, all;
 	const CUresult result = hs_driver.cuMemGetInfo_v2(&free_bytes, &all);
 
 	if (result == CUDA_SUCCESS)
-		*left = smaller(free_bytes, above(cap, hs_budget_used(HS_PLACE_DEVICE)));
+		*left = smaller(free_bytes, above(cap, atomic_load(&book->used)));
 	return result;
 }
 
@@ -130,35 +206,35 @@ static size_t promised(size_t room)
 
 /* What is told for so much free memory: the most for which the device holds keys,
  * maps and hot rows, and the device and the pool all of it. */
-static size_t story(size_t device, size_t host)
+static size_t story(struct book *book, size_t device, size_t host)
 {
 	const uint64_t row = hs_options()->row;
 	const uint64_t told = (row + KEY_BYTES) * HS_HOT_ONE_IN;
-	const size_t rows = promised(above(device, fixed));
+	const size_t rows = promised(above(device, book->fixed));
 	const uint64_t held =
 		(KEY_BYTES + MAP_BYTES) * HS_HOT_ONE_IN + (rows ? 0 : row + HOT_BYTES);
-	const uint64_t room = above(device, fixed) - rows;
+	const uint64_t room = above(device, book->fixed) - rows;
 
 	return smaller(room * told / held, (room + host) * told / (held + row * HS_HOT_ONE_IN));
 }
 
 /* Device memory that KV may have, when `left` is free: what holds nothing but
  * zeros is most likely KV already. */
-static size_t for_kv(size_t left, struct hs_memory_counts *zeros)
+static size_t for_kv(struct book *book, size_t left, struct hs_memory_counts *zeros)
 {
 	*zeros = (struct hs_memory_counts){.pool = 0};
-	hs_window_zeros(zeros);
+	hs_window_zeros(zeros, book->device);
 	return smaller(left + zeros->window_bytes[HS_PLACE_DEVICE] +
-			       smaller(atomic_load(&own), reserved()),
-		total);
+			       smaller(atomic_load(&book->own), reserved(book)),
+		book->total);
 }
 
-static size_t small_only(size_t device)
+static size_t small_only(struct book *book, size_t device)
 {
 	struct hs_memory_counts all = {.pool = 0}, zeros = {.pool = 0};
 
-	hs_window_read(&all);
-	hs_window_zeros(&zeros);
+	hs_window_of(&all, book->device);
+	hs_window_zeros(&zeros, book->device);
 	return device +
 	       above(all.window_bytes[HS_PLACE_DEVICE], zeros.window_bytes[HS_PLACE_DEVICE]);
 }
@@ -166,30 +242,30 @@ static size_t small_only(size_t device)
 /* What has been in use beyond what is now: it will be again. Of windows an allocator
  * hoards some, and gives them back when memory is short: the largest counts, or
  * half of them. */
-static size_t comes_and_goes(size_t device)
+static size_t comes_and_goes(struct book *book, size_t device)
 {
-	const size_t fall = above(device, atomic_load(&lowest));
-	const size_t small = smaller(fall, above(small_only(device), atomic_load(&lowest_small)));
+	const size_t fall = above(device, atomic_load(&book->lowest));
+	const size_t small =
+		smaller(fall, above(small_only(book, device), atomic_load(&book->lowest_small)));
 	const size_t windows = fall - small;
 
-	return small + smaller(windows, larger(windows / 2, atomic_load(&largest)));
+	return small + smaller(windows, larger(windows / 2, atomic_load(&book->largest)));
 }
 
 /* As long as no KV window is known: later ones find what they were promised. */
-static void adjust(size_t left)
+static void adjust(struct book *book, size_t left)
 {
 	const uint64_t row = hs_options()->row;
 	struct hs_memory_counts zeros;
 	size_t device, tokens, rows;
 
-	device = for_kv(left, &zeros);
-	device = above(device, comes_and_goes(device));
-	rows = promised(above(device, fixed));
-	tokens = story(device, above(pool, hs_budget_used(HS_PLACE_HOST)) +
-				       zeros.window_bytes[HS_PLACE_HOST]) /
+	device = for_kv(book, left, &zeros);
+	device = above(device, comes_and_goes(book, device));
+	rows = promised(above(device, book->fixed));
+	tokens = story(book, device, share(book, pool_left()) + zeros.window_bytes[HS_PLACE_HOST]) /
 		 (row + KEY_BYTES);
-	atomic_store(&hot, rows ? rows : tokens / HS_HOT_ONE_IN * (row + HOT_BYTES));
-	atomic_store(&mapped, tokens * MAP_BYTES);
+	atomic_store(&book->hot, rows ? rows : tokens / HS_HOT_ONE_IN * (row + HOT_BYTES));
+	atomic_store(&book->mapped, tokens * MAP_BYTES);
 }
 
 static void least(_Atomic size_t *least, size_t value)
@@ -203,91 +279,99 @@ static void least(_Atomic size_t *least, size_t value)
 void hs_budget_sample(size_t bytes)
 {
 	struct hs_memory_counts zeros;
+	struct book *book = here();
 	size_t left;
 
-	if (bytes < SAMPLED || !hs_budget_active() || atomic_load(&kv_seen) ||
-		device_left(&left) != CUDA_SUCCESS)
+	if (bytes < SAMPLED || !active(book) || atomic_load(&book->kv_seen) ||
+		device_left(book, &left) != CUDA_SUCCESS)
 		return;
-	left = for_kv(left, &zeros);
-	least(&lowest, left);
-	least(&lowest_small, small_only(left));
+	left = for_kv(book, left, &zeros);
+	least(&book->lowest, left);
+	least(&book->lowest_small, small_only(book, left));
 }
 
 void hs_budget_goes(size_t bytes)
 {
-	size_t before = atomic_load(&largest);
+	struct book *book = here();
+	size_t before = atomic_load(&book->largest);
 
 	hs_budget_sample(bytes);
-	while (bytes > before && !atomic_compare_exchange_weak(&largest, &before, bytes))
+	while (bytes > before && !atomic_compare_exchange_weak(&book->largest, &before, bytes))
 		;
 }
 
 void hs_budget_adjust(void)
 {
+	struct book *book = here();
 	size_t left;
 
-	ready();
-	if (fixed && !atomic_load(&kv_seen) && device_left(&left) == CUDA_SUCCESS)
-		adjust(left);
+	if (book->fixed && !atomic_load(&book->kv_seen) && device_left(book, &left) == CUDA_SUCCESS)
+		adjust(book, left);
 }
 
 size_t hs_memory_reserve(void)
 {
-	ready();
-	if (!atomic_load(&hot))
+	struct book *book = here();
+
+	if (!atomic_load(&book->hot))
 		hs_budget_adjust();
-	return above(reserved(), atomic_load(&own));
+	return above(reserved(book), atomic_load(&book->own));
 }
 
 bool hs_budget_own(size_t bytes)
 {
+	struct book *book = here();
 	size_t left;
 
-	if (bytes > hs_memory_reserve() && device_left(&left) == CUDA_SUCCESS &&
-		bytes > above(left, total / 16))
+	if (bytes > hs_memory_reserve() && device_left(book, &left) == CUDA_SUCCESS &&
+		bytes > above(left, book->total / 16))
 		return false;
-	atomic_fetch_add(&own, bytes);
+	atomic_fetch_add(&book->own, bytes);
 	return true;
 }
 
-void hs_budget_disown(size_t bytes)
+void hs_budget_disown(CUdevice device, size_t bytes)
 {
-	atomic_fetch_sub(&own, bytes);
+	atomic_fetch_sub(&book_of(device)->own, bytes);
 }
 
 void hs_budget_read(struct hs_memory_counts *counts)
 {
 	counts->pool = atomic_load(&pool_failed) ? 0 : pool;
-	counts->pool_used = hs_budget_used(HS_PLACE_HOST);
-	counts->reserve = reserved();
-	counts->own = atomic_load(&own);
+	counts->pool_used = hs_budget_pool_used();
+	counts->reserve = counts->own = 0;
+	for (size_t i = 0; i < DEVICES; i++) {
+		counts->reserve += reserved(&books[i]);
+		counts->own += atomic_load(&books[i].own);
+	}
 }
 
 bool hs_budget_active(void)
 {
-	ready();
+	pthread_once(&once, measure_pool);
 	return pool > 0 && !atomic_load(&pool_failed);
 }
 
 bool hs_budget_room(size_t bytes)
 {
+	struct book *book = here();
 	size_t left;
 
-	if (!hs_budget_active() || device_left(&left) != CUDA_SUCCESS)
+	if (!active(book) || device_left(book, &left) != CUDA_SUCCESS)
 		return true;
-	return bytes <= above(left, above(reserved(), atomic_load(&own)));
+	return bytes <= above(left, above(reserved(book), atomic_load(&book->own)));
 }
 
 bool hs_budget_fits(size_t bytes)
 {
 	size_t left;
 
-	return device_left(&left) != CUDA_SUCCESS || bytes <= left;
+	return device_left(here(), &left) != CUDA_SUCCESS || bytes <= left;
 }
 
 bool hs_budget_pool(size_t bytes)
 {
-	return hs_budget_active() && bytes <= above(pool, hs_budget_used(HS_PLACE_HOST));
+	return hs_budget_active() && bytes <= pool_left();
 }
 
 void hs_budget_pool_failed(void)
@@ -295,107 +379,111 @@ void hs_budget_pool_failed(void)
 	atomic_store(&pool_failed, true);
 }
 
-size_t hs_budget_kv_seen(size_t bytes, uint32_t row)
+size_t hs_budget_kv_seen(CUdevice device, size_t bytes, uint32_t row)
 {
-	const size_t share = bytes / (row ? row : hs_options()->row) * MAP_BYTES;
+	struct book *book = book_of(device);
+	const size_t maps = bytes / (row ? row : hs_options()->row) * MAP_BYTES;
 
-	atomic_fetch_add(&maps, share);
-	atomic_store_explicit(&kv_seen, true, memory_order_relaxed);
-	return share;
+	atomic_fetch_add(&book->maps, maps);
+	atomic_store_explicit(&book->kv_seen, true, memory_order_relaxed);
+	return maps;
 }
 
-void hs_budget_kv_gone(size_t share)
+void hs_budget_kv_gone(CUdevice device, size_t maps)
 {
-	atomic_fetch_sub(&maps, share);
+	atomic_fetch_sub(&book_of(device)->maps, maps);
 }
 
-static size_t story_total(void)
+static size_t story_total(struct book *book)
 {
-	return hs_budget_active() ? story(total, pool) : total;
+	return active(book) ? story(book, book->total, share(book, pool)) : book->total;
+}
+
+/* Whether anything but the driver's own word is told of it. */
+static bool tells(struct book *book)
+{
+	return book->total && (active(book) || hs_options()->gpu_bytes != HS_AUTO);
 }
 
 /* left: of the device, under the cap. What comes and goes is in it: vLLM takes
  * that off by itself, SGLang a share of all. */
-static size_t tell(size_t left)
+static size_t tell(struct book *book, size_t left)
 {
-	size_t told = smaller(left, total), transient, none = 0;
+	size_t told = smaller(left, book->total), transient, none = 0;
 
-	if (hs_budget_active() && !atomic_load(&kv_seen)) {
-		adjust(left);
+	if (active(book) && !atomic_load(&book->kv_seen)) {
+		adjust(book, left);
 		/* As if nothing of the reserve were used, which is ours to use. */
-		told = smaller(left + smaller(atomic_load(&own), reserved()), total);
-		transient = comes_and_goes(told);
-		told = story(told - transient, above(pool, hs_budget_used(HS_PLACE_HOST))) +
-		       transient;
-		if (!atomic_compare_exchange_strong(&first_told, &none, told))
+		told = smaller(
+			left + smaller(atomic_load(&book->own), reserved(book)), book->total);
+		transient = comes_and_goes(book, told);
+		told = story(book, told - transient, share(book, pool_left())) + transient;
+		if (!atomic_compare_exchange_strong(&book->first_told, &none, told))
 			told = smaller(told, none);
-		atomic_store(&last_told, told);
+		atomic_store(&book->last_told, told);
 	}
 	return told;
 }
 
 size_t hs_budget_told(void)
 {
-	return atomic_load(&last_told);
+	return atomic_load(&here()->last_told);
 }
 
-bool hs_memory_retell(CUdevice *of, uint64_t *free, uint64_t *all)
+/* Other devices than those that we use may be full of another process. */
+bool hs_memory_retell(CUdevice of, uint64_t *free, uint64_t *all)
 {
-	ready();
-	if (!total || (!hs_budget_active() && hs_options()->gpu_bytes == HS_AUTO))
+	struct book *book = book_of(of);
+
+	if (!tells(book) || !(asked ? atomic_load(&book->current) : of == 0))
 		return false;
-	*of = device;
-	if (free)
-		*free = tell(smaller(
-			*free, above(hs_options()->gpu_bytes, hs_budget_used(HS_PLACE_DEVICE))));
-	if (all)
-		*all = story_total();
+	*free = tell(
+		book, smaller(*free, above(hs_options()->gpu_bytes, atomic_load(&book->used))));
+	*all = story_total(book);
 	return true;
 }
 
 CUresult hs_memory_info(size_t *free, size_t *all)
 {
+	struct book *book = here();
 	size_t left;
 	CUresult result;
 
-	ready();
-	if (!total || (!hs_budget_active() && hs_options()->gpu_bytes == HS_AUTO))
+	if (!tells(book))
 		return hs_driver.cuMemGetInfo_v2(free, all);
-	result = device_left(&left);
+	result = device_left(book, &left);
 	if (result != CUDA_SUCCESS)
 		return result;
-	left = tell(left);
+	left = tell(book, left);
 	if (free)
 		*free = left;
 	if (all)
-		*all = story_total();
+		*all = story_total(book);
 	return CUDA_SUCCESS;
 }
 
 CUresult hs_memory_total(size_t *bytes, CUdevice which)
 {
-	size_t of_device = 0;
-	const CUresult result = hs_driver.cuDeviceTotalMem_v2(bytes ? &of_device : NULL, which);
+	const CUresult result = hs_driver.cuDeviceTotalMem_v2(bytes, which);
+	struct book *book;
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	ready();
-	/* Another model of GPU beside ours keeps its own number. */
-	*bytes = smaller(of_device, hs_options()->gpu_bytes) == total ? story_total() : of_device;
-	return CUDA_SUCCESS;
+	if (result == CUDA_SUCCESS && tells(book = book_of(which)))
+		*bytes = story_total(book);
+	return result;
 }
 
-void hs_budget_say(void)
+void hs_budget_say(CUdevice device)
 {
-	static atomic_flag said = ATOMIC_FLAG_INIT;
+	static atomic_flag said[DEVICES];
+	struct book *book = book_of(device);
 	const struct hs_options *options = hs_options();
 	static const char *const places[] = {"auto", "host", "device"};
 
-	if (atomic_flag_test_and_set(&said))
+	if (atomic_flag_test_and_set(&said[book - books]))
 		return;
-	ready();
-	hs_info("memory: host pool %.2f GiB, device %.2f GiB%s, reserve %.2f GiB, KV placed %s, "
-		"told %.2f GiB",
-		pool / GIB, total / GIB, options->gpu_bytes == HS_AUTO ? "" : " (HISPARSE_GPU_GIB)",
-		reserved() / GIB, places[options->place], story_total() / GIB);
+	hs_info("memory: host pool %.2f GiB, device %d: %.2f GiB%s, reserve %.2f GiB, KV placed "
+		"%s, told %.2f GiB",
+		pool / GIB, device, book->total / GIB,
+		options->gpu_bytes == HS_AUTO ? "" : " (HISPARSE_GPU_GIB)", reserved(book) / GIB,
+		places[options->place], story_total(book) / GIB);
 }

@@ -13,8 +13,8 @@
  *	   row for 38 tokens; and lists and graphs
  *	H  what is left of the host pool
  *
- * Pool, reserve and story are those of one device, the first that is asked about:
- * the engines run one process per GPU. Of others the driver's word is passed on.
+ * Every device has its own, but for the pool, which is the process's: what is told of
+ * a device counts on an equal share with all others that have had windows.
  *
  * Told while no KV window is seen: as much as fits, min(D * c / d, (D + H) * c /
  * (d + row)), without what lists and graphs take. A token that takes c = row + 132
@@ -30,33 +30,38 @@
 #include "src/memory/memory.h"
 
 /* Books `bytes` in a place; false (and nothing booked) beyond the cap or the
- * pool. HISPARSE_GPU_GIB counts what is allocated, not contexts, code or what a
+ * pool, for which the device does not matter. HISPARSE_GPU_GIB is each device's; it
+ * counts what is allocated, not contexts, code or what a
  * pool of the driver keeps; memory of cuMemCreate until its handle is released. */
-bool hs_budget_take(enum hs_place place, size_t bytes);
-void hs_budget_give(enum hs_place place, size_t bytes);
-size_t hs_budget_used(enum hs_place place);
+bool hs_budget_take(enum hs_place place, CUdevice device, size_t bytes);
+void hs_budget_give(enum hs_place place, CUdevice device, size_t bytes);
+size_t hs_budget_pool_used(void);
+
+/* Windows are made on this device. */
+void hs_budget_serves(CUdevice device);
 
 /* Of the device bytes booked, those that are our own: they come out of the
- * reserve. own() asks whether there is room for more: within the reserve, or
- * beyond it while the device has plenty. */
+ * reserve. own() asks whether the current context's device has room for more: within
+ * the reserve, or beyond it while there is plenty. */
 bool hs_budget_own(size_t bytes);
-void hs_budget_disown(size_t bytes);
+void hs_budget_disown(CUdevice device, size_t bytes);
 
-/* `bytes` of device memory were taken: what is in use now will be in use again,
+/* `bytes` of the current context's device were taken: what is in use now will be in use again,
  * whatever is free when KV is sized. goes: a window is about to be given back; of
  * several the allocator may have hoarded some. */
 void hs_budget_sample(size_t bytes);
 void hs_budget_goes(size_t bytes);
 
-/* The part of hs_memory_read that is about pool and reserve; zeros until a
- * window was made. */
+/* The part of hs_memory_read that is about pool and reserve, of all devices; zeros
+ * until a window was made. */
 void hs_budget_read(struct hs_memory_counts *counts);
 
 /* Whether windows may move to the host: not HISPARSE_PLACE=device, and a pool
  * that has not failed. While they may not, everything is as the driver says. */
 bool hs_budget_active(void);
 
-/* The reserve as of what is free now. Where nothing is half allocated. */
+/* The current context's device's reserve as of what is free now. Where nothing is half allocated.
+ */
 void hs_budget_adjust(void);
 
 /* Whether `bytes` more on the current context's device leave the reserve. */
@@ -78,10 +83,10 @@ void hs_budget_pool_failed(void);
 /* A window was seen to hold KV (row 0: not known): the true device figure is
  * told from here on, and the reserve has room for the maps of its rows, be they
  * more than was told. Returns those bytes, for gone. Launch path. */
-size_t hs_budget_kv_seen(size_t bytes, uint32_t row);
-void hs_budget_kv_gone(size_t share);
+size_t hs_budget_kv_seen(CUdevice device, size_t bytes, uint32_t row);
+void hs_budget_kv_gone(CUdevice device, size_t maps);
 
-/* One line about all of this, at level info, once. */
-void hs_budget_say(void);
+/* One line about all of this, at level info, once a device. */
+void hs_budget_say(CUdevice device);
 
 #endif

@@ -16,12 +16,13 @@
 
 static CUresult driver_alloc(CUdeviceptr *out, size_t bytes)
 {
-	CUresult result = hs_account_take(bytes);
+	CUresult result = hs_account_take(HS_ACCOUNT_HERE, bytes);
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = hs_driver.cuMemAlloc_v2(out, bytes);
-	hs_account_keep(result, result == CUDA_SUCCESS ? HS_ACCOUNT_PTR(*out) : 0, bytes);
+	hs_account_keep(
+		result, HS_ACCOUNT_HERE, result == CUDA_SUCCESS ? HS_ACCOUNT_PTR(*out) : 0, bytes);
 	return result;
 }
 
@@ -138,7 +139,8 @@ static CUresult window_alloc(CUdeviceptr *out, size_t bytes)
 	hs_own_prepare();
 	hs_cache_ready();
 	hs_holding_publish(h);
-	hs_budget_say();
+	hs_budget_serves(h->window.device);
+	hs_budget_say(h->window.device);
 	hs_debug("window %u: %zu MiB at 0x%llx on the %s", h->window.id, h->window.bytes >> 20,
 		(unsigned long long)h->window.start, place == HS_PLACE_HOST ? "host" : "device");
 	*out = h->window.start;

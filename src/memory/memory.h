@@ -66,9 +66,9 @@ bool hs_memory_spare(size_t bytes);
 /* What is reported. NULL-safe; errors of the driver are passed on. */
 CUresult hs_memory_info(size_t *free, size_t *total);
 CUresult hs_memory_total(size_t *bytes, CUdevice device);
-/* The same for who asks elsewhere (NVML): of which device we tell, what to tell
- * for so many free bytes, and in all. NULL-safe but for `of`; false: the truth. */
-bool hs_memory_retell(CUdevice *of, uint64_t *free, uint64_t *all);
+/* The same for who asks elsewhere (NVML): of a device that has so many free bytes and
+ * in all, what to tell instead. False: the truth. */
+bool hs_memory_retell(CUdevice of, uint64_t *free, uint64_t *all);
 CUresult hs_memory_range(CUdeviceptr *start, size_t *bytes, CUdeviceptr ptr);
 CUresult hs_memory_attribute(void *data, CUpointer_attribute which, CUdeviceptr ptr);
 CUresult hs_memory_attributes(

@@ -15,6 +15,7 @@
 struct block {
 	CUdeviceptr ptr, reserved; /* reserved: of hot areas */
 	size_t bytes;
+	CUdevice device;
 	struct hs_backing backing; /* of hot areas */
 	struct block *next;
 };
@@ -159,9 +160,9 @@ int hs_memory_own(CUdeviceptr *out, size_t bytes)
 	if (!block)
 		return -ENOMEM;
 	hs_inside++;
-	if (!own_room(bytes))
+	if (hs_driver.cuCtxGetDevice(&block->device) != CUDA_SUCCESS || !own_room(bytes))
 		goto free_block;
-	if (!hs_budget_take(HS_PLACE_DEVICE, bytes))
+	if (!hs_budget_take(HS_PLACE_DEVICE, block->device, bytes))
 		goto disown;
 	error = error_of(hs_driver.cuThreadExchangeStreamCaptureMode(&mode));
 	if (error)
@@ -176,9 +177,9 @@ int hs_memory_own(CUdeviceptr *out, size_t bytes)
 	hs_inside--;
 	return 0;
 give:
-	hs_budget_give(HS_PLACE_DEVICE, bytes);
+	hs_budget_give(HS_PLACE_DEVICE, block->device, bytes);
 disown:
-	hs_budget_disown(bytes);
+	hs_budget_disown(block->device, bytes);
 free_block:
 	hs_inside--;
 	free(block);
@@ -194,8 +195,8 @@ void hs_memory_disown(CUdeviceptr ptr)
 	hs_inside++;
 	hs_driver.cuMemFree_v2(ptr);
 	hs_inside--;
-	hs_budget_give(HS_PLACE_DEVICE, block->bytes);
-	hs_budget_disown(block->bytes);
+	hs_budget_give(HS_PLACE_DEVICE, block->device, block->bytes);
+	hs_budget_disown(block->device, block->bytes);
 	free(block);
 }
 
@@ -213,7 +214,6 @@ static CUdeviceptr congruent(CUdeviceptr from, CUdeviceptr base, uint32_t row)
 int hs_memory_hot(CUdeviceptr *out, CUdeviceptr base, uint32_t row, size_t bytes)
 {
 	struct block *block;
-	CUdevice device;
 	size_t span;
 	int error;
 
@@ -225,12 +225,12 @@ int hs_memory_hot(CUdeviceptr *out, CUdeviceptr base, uint32_t row, size_t bytes
 	if (!block)
 		return -ENOMEM;
 	hs_inside++;
-	error = -ENOMEM;
-	if (!own_room(span))
+	error = error_of(hs_driver.cuCtxGetDevice(&block->device));
+	if (!error && !own_room(span))
+		error = -ENOMEM;
+	if (error)
 		goto free_block;
-	error = error_of(hs_driver.cuCtxGetDevice(&device));
-	if (!error)
-		error = error_of(hs_arena_reserve(&block->reserved, span, HS_ARENA_AREAS));
+	error = error_of(hs_arena_reserve(&block->reserved, span, HS_ARENA_AREAS));
 	if (error)
 		goto disown;
 	block->bytes = span;
@@ -240,7 +240,7 @@ int hs_memory_hot(CUdeviceptr *out, CUdeviceptr base, uint32_t row, size_t bytes
 		error = -ERANGE;
 	if (error)
 		goto release;
-	error = error_of(hs_backing_create(&block->backing, HS_PLACE_DEVICE, span, device));
+	error = error_of(hs_backing_create(&block->backing, HS_PLACE_DEVICE, span, block->device));
 	if (!error)
 		error = error_of(hs_backing_map(&block->backing, block->reserved));
 	if (error)
@@ -254,7 +254,7 @@ destroy:
 release:
 	hs_arena_release(block->reserved);
 disown:
-	hs_budget_disown(span);
+	hs_budget_disown(block->device, span);
 free_block:
 	hs_inside--;
 	free(block);
@@ -271,6 +271,6 @@ void hs_memory_cold(CUdeviceptr hot)
 	hs_backing_destroy(&block->backing);
 	hs_arena_release(block->reserved);
 	hs_inside--;
-	hs_budget_disown(block->bytes);
+	hs_budget_disown(block->device, block->bytes);
 	free(block);
 }

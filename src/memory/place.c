@@ -66,7 +66,7 @@ void hs_place_host_failed(size_t bytes, CUresult result)
 	hs_warn("no %.1f GiB of host memory for a window although the pool has room (CUDA error "
 		"%d); HISPARSE_HOST_GIB is more than can be pinned, %.1f GiB are: nothing more "
 		"moves to the host",
-		bytes / GIB, result, hs_budget_used(HS_PLACE_HOST) / GIB);
+		bytes / GIB, result, hs_budget_pool_used() / GIB);
 }
 
 /* Whether a window in ranges goes as a whole, into memory of the best kind. */
@@ -354,6 +354,7 @@ static void come_back(void)
 static bool part_back(struct hs_holding *h)
 {
 	const size_t strays = hs_range_strays(h);
+	CUcontext popped;
 	size_t moved;
 
 	if (!strays)
@@ -362,15 +363,31 @@ static bool part_back(struct hs_holding *h)
 	 * device, and its rows out again if need be. */
 	if (h->apart)
 		return move_back(h);
+	if (hs_driver.cuCtxPushCurrent_v2(h->context) != CUDA_SUCCESS)
+		return false;
 	if (!hs_budget_room(strays))
 		hs_range_out(h, strays, &moved);
+	hs_driver.cuCtxPopCurrent_v2(&popped);
 	return hs_range_home(h, false) == CUDA_SUCCESS;
+}
+
+/* On the window's device. */
+static void keep_reserve(struct hs_holding *h)
+{
+	const CUdevice device = h->window.device;
+	CUcontext popped;
+
+	if (hs_driver.cuCtxPushCurrent_v2(h->context) != CUDA_SUCCESS)
+		return;
+	while (!hs_budget_room(HS_GRANULE) && (h = victim(device, 2, 0)))
+		move_out(h, HS_GRANULE);
+	hs_driver.cuCtxPopCurrent_v2(&popped);
 }
 
 void hs_place_balance(void)
 {
 	struct hs_holding *h;
-	CUdevice device;
+	uint64_t seen = 0; /* devices */
 	bool left = false;
 
 	try_again();
@@ -380,9 +397,13 @@ void hs_place_balance(void)
 		else if (hs_options()->place == HS_OPTION_HOST && evictable(h) == 2)
 			move_out(h, SIZE_MAX);
 	}
-	if (hs_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS)
-		while (!hs_budget_room(HS_GRANULE) && (h = victim(device, 2, 0)))
-			move_out(h, HS_GRANULE);
+	for (h = hs_holding_next(NULL); h; h = hs_holding_next(h)) {
+		const uint64_t device = 1ull << (h->window.device & 63);
+
+		if (!h->doomed && !(seen & device))
+			keep_reserve(h);
+		seen |= h->doomed ? 0 : device;
+	}
 	for (h = hs_holding_next(NULL); h; h = hs_holding_next(h))
 		if (!h->doomed &&
 			(h->ranges || atomic_load(&h->window.use) != HS_USE_OTHER

@@ -139,7 +139,7 @@ void hs_holding_publish(struct hs_holding *holding)
 void hs_holding_withdraw(struct hs_holding *holding)
 {
 	replace(&holding->window, NULL);
-	hs_budget_kv_gone(atomic_exchange(&holding->maps, 0));
+	hs_budget_kv_gone(holding->window.device, atomic_exchange(&holding->maps, 0));
 	holding->live = false;
 }
 
@@ -185,7 +185,8 @@ static bool zeros(struct hs_window *window)
 	       atomic_load_explicit(&window->use, memory_order_relaxed) == HS_USE_UNKNOWN;
 }
 
-static void count(struct table *table, struct hs_memory_counts *counts, bool all)
+/* device < 0: of all of them */
+static void count(struct table *table, struct hs_memory_counts *counts, CUdevice device, bool all)
 {
 	const size_t n = atomic_load_explicit(&table->count, memory_order_relaxed);
 
@@ -198,8 +199,9 @@ static void count(struct table *table, struct hs_memory_counts *counts, bool all
 		size_t bytes, host;
 		int place;
 
-		if (!window || (!all && !zeros(window))) /* NULL: a table that is being written: it
-							    is read again */
+		/* NULL: a table that is being written: it is read again */
+		if (!window || (device >= 0 && window->device != device) ||
+			(!all && !zeros(window)))
 			continue;
 		place = atomic_load_explicit(&window->place, memory_order_relaxed);
 		counts->windows[place]++;
@@ -213,25 +215,30 @@ static void count(struct table *table, struct hs_memory_counts *counts, bool all
 	}
 }
 
-static void count_current(struct hs_memory_counts *counts, bool all)
+static void count_current(struct hs_memory_counts *counts, CUdevice device, bool all)
 {
 	unsigned seen;
 
 	do {
 		seen = atomic_load_explicit(&generation, memory_order_acquire);
-		count(&tables[seen & 1], counts, all);
+		count(&tables[seen & 1], counts, device, all);
 		atomic_thread_fence(memory_order_acquire);
 	} while (atomic_load_explicit(&generation, memory_order_relaxed) != seen);
 }
 
 void hs_window_read(struct hs_memory_counts *counts)
 {
-	count_current(counts, true);
+	count_current(counts, -1, true);
 }
 
-void hs_window_zeros(struct hs_memory_counts *counts)
+void hs_window_of(struct hs_memory_counts *counts, CUdevice device)
 {
-	count_current(counts, false);
+	count_current(counts, device, true);
+}
+
+void hs_window_zeros(struct hs_memory_counts *counts, CUdevice device)
+{
+	count_current(counts, device, false);
 }
 
 bool hs_window_any(void)
@@ -262,7 +269,8 @@ void hs_window_reveal(struct hs_window *window, enum hs_use use, uint32_t row)
 	} while (!atomic_compare_exchange_weak(&window->use, &seen, (int)use));
 	atomic_store_explicit(&window->virgin, false, memory_order_relaxed);
 	if (use == HS_USE_KV)
-		atomic_store(&hs_holding_of(window)->maps, hs_budget_kv_seen(window->bytes, row));
+		atomic_store(&hs_holding_of(window)->maps,
+			hs_budget_kv_seen(window->device, window->bytes, row));
 	if (use == HS_USE_KV || atomic_load(&window->place) == HS_PLACE_HOST)
 		hs_memory_mark();
 }

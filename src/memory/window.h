@@ -61,7 +61,9 @@ struct hs_holding *hs_holding_next(struct hs_holding *holding);
 /* The part of hs_memory_read that is about windows. Needs no lock. */
 void hs_window_read(struct hs_memory_counts *counts);
 
-/* The same of windows that saw nothing but their fill with zeros. Any thread. */
-void hs_window_zeros(struct hs_memory_counts *counts);
+/* The same of one device's, and of those of them that saw nothing but their fill with
+ * zeros. Any thread. */
+void hs_window_of(struct hs_memory_counts *counts, CUdevice device);
+void hs_window_zeros(struct hs_memory_counts *counts, CUdevice device);
 
 #endif

@@ -17,6 +17,15 @@ CUcontext touch_context;
 static CUmodule module;
 static CUfunction attend;
 static CUdeviceptr list_ptr, out_ptr;
+/* All of these, of the devices that are not in use at the moment. */
+static struct {
+	CUstream stream;
+	CUcontext context;
+	CUmodule module;
+	CUfunction attend;
+	CUdeviceptr list, out;
+} devices[8];
+static int here;
 static int32_t list[K];
 static uint64_t state = 1;
 
@@ -53,16 +62,18 @@ CUfunction touch_function(const char *name)
 
 void touch_start(void)
 {
-	CUdevice device;
-
 	setenv("SOFTGPU_MEMORY_MIB", "96", 0);
 	setenv("HISPARSE_WINDOW_MIB", "8", 0);
 	setenv("HISPARSE_HOST_GIB", "0.25", 0);
 	setenv("HISPARSE_PLACE", "host", 0);
 	setenv("HISPARSE_SLOTS", "2048", 0);
 	setenv("HISPARSE_PROFILES", PROFILE, 0);
-	if (cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&device, 0) != CUDA_SUCCESS)
+	if (cuInit(0) != CUDA_SUCCESS || !touch_on(0))
 		exit(77);
+}
+
+static void begin(CUdevice device)
+{
 	CHECK(cuDevicePrimaryCtxRetain(&touch_context, device));
 	CHECK(cuCtxSetCurrent(touch_context));
 	CHECK(cuStreamCreate(&touch_stream, CU_STREAM_NON_BLOCKING));
@@ -70,6 +81,29 @@ void touch_start(void)
 	attend = touch_function("coherence_attend");
 	CHECK(cuMemAlloc_v2(&list_ptr, sizeof(list)));
 	CHECK(cuMemAlloc_v2(&out_ptr, K * sizeof(uint64_t)));
+}
+
+bool touch_on(int ordinal)
+{
+	CUdevice device;
+
+	if (cuDeviceGet(&device, ordinal) != CUDA_SUCCESS)
+		return false;
+	devices[here] = (__typeof__(devices[0])){
+		touch_stream, touch_context, module, attend, list_ptr, out_ptr};
+	here = ordinal;
+	if (!devices[ordinal].context) {
+		begin(device);
+		return true;
+	}
+	touch_stream = devices[ordinal].stream;
+	touch_context = devices[ordinal].context;
+	module = devices[ordinal].module;
+	attend = devices[ordinal].attend;
+	list_ptr = devices[ordinal].list;
+	out_ptr = devices[ordinal].out;
+	CHECK(cuCtxSetCurrent(touch_context));
+	return true;
 }
 
 void touch_make(struct touch *t, enum touch_kind kind, size_t bytes)

@@ -50,6 +50,9 @@ extern CUcontext touch_context;
  * set get values for small windows on the host. */
 void touch_start(void);
 
+/* From here on everything is on the device with this number; false: there is none. */
+bool touch_on(int ordinal);
+
 /* One of the kernels of the coherence test. */
 CUfunction touch_function(const char *name);
 

@@ -171,27 +171,29 @@ bool hs_memory_spare(size_t bytes)
 	return told.can_spare;
 }
 
-CUresult hs_account_take(size_t bytes)
+CUresult hs_account_take(CUdevice device, size_t bytes)
 {
+	(void)device;
 	if (told.account + bytes > told.cap)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	told.account += bytes;
 	return CUDA_SUCCESS;
 }
 
-void hs_account_keep(CUresult result, uint64_t key, size_t bytes)
+void hs_account_keep(CUresult result, CUdevice device, uint64_t key, size_t bytes)
 {
+	(void)device;
 	if (result != CUDA_SUCCESS)
 		told.account -= bytes;
 	else
 		told.key = key;
 }
 
-size_t hs_account_give(uint64_t key)
+struct hs_account_held hs_account_give(uint64_t key)
 {
 	told.given = key;
 	told.account -= key == HS_ACCOUNT_HANDLE(4) ? 20 : 0;
-	return key == HS_ACCOUNT_HANDLE(4) ? 20 : 0;
+	return (struct hs_account_held){key == HS_ACCOUNT_HANDLE(4) ? 20 : 0, 0};
 }
 
 void hs_memory_context_gone(CUcontext context)

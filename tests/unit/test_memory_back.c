@@ -134,11 +134,11 @@ static void what_could_not_move_is_tried_again(void **state)
 	hs_memory_settle(true);
 	fake.fail_after = 0;
 	assert_int_equal(tail(ptr), HS_PLACE_DEVICE);
-	assert_true(hs_budget_take(HS_PLACE_HOST, 6 * MIB));
+	assert_true(hs_budget_take(HS_PLACE_HOST, 0, 6 * MIB));
 	hs_memory_mark();
 	hs_memory_settle(true);
 	assert_int_equal(tail(ptr), HS_PLACE_DEVICE);
-	hs_budget_give(HS_PLACE_HOST, 6 * MIB);
+	hs_budget_give(HS_PLACE_HOST, 0, 6 * MIB);
 	hs_memory_mark();
 	hs_memory_settle(true);
 	assert_int_equal(tail(ptr), HS_PLACE_HOST);

@@ -314,10 +314,10 @@ static void what_the_driver_allocates_counts(void **state)
 	fake.options.gpu_bytes = 64 * MIB;
 	fake.options.place = HS_OPTION_DEVICE;
 	for (uint64_t i = 1; i <= COUNT; i++) {
-		assert_int_equal(hs_account_take(i), CUDA_SUCCESS);
-		hs_account_keep(CUDA_SUCCESS, HS_ACCOUNT_PTR(i << 21), i);
-		assert_int_equal(hs_account_take(1), CUDA_SUCCESS);
-		hs_account_keep(CUDA_ERROR_UNKNOWN, 0, 1);
+		assert_int_equal(hs_account_take(0, i), CUDA_SUCCESS);
+		hs_account_keep(CUDA_SUCCESS, 0, HS_ACCOUNT_PTR(i << 21), i);
+		assert_int_equal(hs_account_take(0, 1), CUDA_SUCCESS);
+		hs_account_keep(CUDA_ERROR_UNKNOWN, 0, 0, 1);
 	}
 	assert_int_equal(told(NULL), 64 * MIB - COUNT * (COUNT + 1) / 2);
 	hs_account_give(HS_ACCOUNT_HANDLE(1 << 21)); /* never heard of */
@@ -328,10 +328,10 @@ static void what_the_driver_allocates_counts(void **state)
 		hs_account_give(HS_ACCOUNT_PTR(i << 21)); /* once only */
 	}
 	assert_int_equal(told(NULL), 64 * MIB);
-	assert_int_equal(hs_account_take(64 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
-	assert_int_equal(hs_account_take(64 * MIB), CUDA_SUCCESS);
+	assert_int_equal(hs_account_take(0, 64 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(hs_account_take(0, 64 * MIB), CUDA_SUCCESS);
 	assert_int_equal(fake_window(8), 0);
-	hs_account_keep(CUDA_ERROR_UNKNOWN, 0, 64 * MIB);
+	hs_account_keep(CUDA_ERROR_UNKNOWN, 0, 0, 64 * MIB);
 }
 
 static void own_memory_is_zeroed_and_bounded(void **state)
