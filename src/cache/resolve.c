@@ -4,11 +4,13 @@
 #include <errno.h>
 #include "src/cache/arrive.h"
 #include "src/cache/device.h"
+#include "src/cache/foreign.h"
 #include "src/cache/journal.h"
 #include "src/cache/lane.h"
 #include "src/cache/layer.h"
 #include "src/cache/many.h"
 #include "src/cache/remap.h"
+#include "src/memory/memory.h"
 
 #ifndef SPAN_LEAST
 #define SPAN_LEAST 4u
@@ -157,6 +159,8 @@ int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list, const s
 
 	if (!device)
 		return -EAGAIN;
+	if (hs_foreign(device, site))
+		return -EXDEV;
 	error = list_span(list, &span);
 	if (error)
 		return error;
@@ -254,6 +258,15 @@ void hs_resolve_settle(struct hs_device *device)
 	}
 }
 
+/* The list is read on the device, which may have no access to it. */
+static void wrote_from_afar(struct hs_layer *layer, const struct hs_site *site)
+{
+	struct hs_window *window = atomic_load(&layer->window);
+
+	if (window)
+		hs_cache_wrote(window, window->start, 0, site);
+}
+
 void hs_cache_written(
 	struct hs_layer *layer, const struct hs_slots *slots, const struct hs_site *site)
 {
@@ -267,6 +280,10 @@ void hs_cache_written(
 	if (!device || !slots->count ||
 		(!site->capturing && !atomic_load_explicit(&layer->on, memory_order_acquire)))
 		return;
+	if (hs_foreign(device, site)) {
+		wrote_from_afar(layer, site);
+		return;
+	}
 	args.entry = (struct hs_entry *)(uintptr_t)hs_device_entry(device, layer->id);
 	hs_device_launch(device, HS_DEVICE_INVALIDATE, (slots->count + HS_THREADS - 1) / HS_THREADS,
 		0, &args, sizeof(args), site);
@@ -284,6 +301,13 @@ void hs_cache_wrote(
 	if (!device || (!site->capturing && !hs_layer_on()))
 		return;
 	args.table = (struct hs_table *)(uintptr_t)device->table;
-	hs_device_launch(
-		device, HS_DEVICE_DROP, 2 * device->processors, 0, &args, sizeof(args), site);
+	if (!hs_foreign(device, site)) {
+		hs_device_launch(device, HS_DEVICE_DROP, 2 * device->processors, 0, &args,
+			sizeof(args), site);
+	} else if (hs_foreign_launch(device, HS_DEVICE_DROP, 2 * device->processors, &args,
+			   sizeof(args), site)) {
+		/* No hot rows at all, as where nodes of a graph write that we do not see. */
+		atomic_store_explicit(&window->unseen, true, memory_order_relaxed);
+		hs_memory_mark();
+	}
 }

@@ -140,6 +140,12 @@ static CUresult get_device(CUdevice *device)
 	return CUDA_SUCCESS;
 }
 
+static CUresult stream_context(CUstream stream, CUcontext *context)
+{
+	(void)stream;
+	return get_context(context);
+}
+
 static CUresult push_context(CUcontext context)
 {
 	(void)context;
@@ -247,6 +253,7 @@ void rig_start(uint32_t slots, int policy, uint64_t seed)
 	assert_ptr_not_equal(space, MAP_FAILED);
 	hs_driver.cuCtxGetCurrent = get_context;
 	hs_driver.cuCtxPopCurrent_v2 = get_context;
+	hs_driver.cuStreamGetCtx = stream_context;
 	hs_driver.cuCtxPushCurrent_v2 = push_context;
 	hs_driver.cuCtxGetDevice = get_device;
 	hs_driver.cuDeviceGetAttribute = get_attribute;
