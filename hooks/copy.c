@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "hooks/copy.h"
+#include "src/memory/peer.h"
 
 /* Of `left` bytes those that lie between seams on either side. */
 static size_t run(CUdeviceptr dst, CUdeviceptr src, size_t left)
@@ -9,22 +10,27 @@ static size_t run(CUdeviceptr dst, CUdeviceptr src, size_t left)
 	return to < from ? to : from;
 }
 
-/* name, its parameters, its arguments, what is written, what is read, where */
+/* name, its parameters, its arguments, what is written, what is read, where; and the
+ * call for a window of another device (far) */
 #define ADVANCE(ptr, by) ((__typeof__(ptr))((CUdeviceptr)(ptr) + (by)))
-#define COPY1D(name, params, args, to, from, stream, per_thread)                                   \
+#define COPY1D_FAR(name, params, args, to, from, stream, per_thread, call)                         \
 	HS_EXPORT CUresult name params                                                             \
 	{                                                                                          \
 		if (!hs_hook_begin())                                                              \
 			return HS_REAL(name) args;                                                 \
 		const struct hs_span dst_ = to, src_ = from;                                       \
 		const bool gated = hs_span_enter(dst_.start, src_.start);                          \
+		struct hs_peer_ends far = {NULL, NULL};                                            \
 		const size_t whole = bytes;                                                        \
 		size_t done = 0;                                                                   \
 		CUresult result;                                                                   \
 		do {                                                                               \
 			if (gated)                                                                 \
 				bytes = run((CUdeviceptr)dst, (CUdeviceptr)src, whole - done);     \
-			result = hs_driver.name args;                                              \
+			result = gated && hs_peer_far(dst_.start ? (CUdeviceptr)dst : 0,           \
+						  src_.start ? (CUdeviceptr)src : 0, &far)         \
+					 ? call                                                    \
+					 : hs_driver.name args;                                    \
 			if (result != CUDA_SUCCESS)                                                \
 				break;                                                             \
 			done += bytes;                                                             \
@@ -36,20 +42,30 @@ static size_t run(CUdeviceptr dst, CUdeviceptr src, size_t left)
 		return hs_span_leave(gated, result);                                               \
 	}
 
+#define COPY1D(name, params, args, to, from, stream, per_thread)                                   \
+	COPY1D_FAR(name, params, args, to, from, stream, per_thread, hs_driver.name args)
+
 #define AT(ptr) ((struct hs_span){ptr, bytes})
 #define HOST ((struct hs_span){0, 0})
 
 #define DD (CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 #define DD_ASYNC (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
-COPY1D(cuMemcpy, DD, (dst, src, bytes), AT(dst), AT(src), HS_SPAN_NOW, false)
-COPY1D(cuMemcpy_ptds, DD, (dst, src, bytes), AT(dst), AT(src), HS_SPAN_NOW, true)
-COPY1D(cuMemcpyAsync, DD_ASYNC, (dst, src, bytes, stream), AT(dst), AT(src), stream, false)
-COPY1D(cuMemcpyAsync_ptsz, DD_ASYNC, (dst, src, bytes, stream), AT(dst), AT(src), stream, true)
-COPY1D(cuMemcpyDtoD_v2, DD, (dst, src, bytes), AT(dst), AT(src), HS_SPAN_NOW, false)
-COPY1D(cuMemcpyDtoD_v2_ptds, DD, (dst, src, bytes), AT(dst), AT(src), HS_SPAN_NOW, true)
-COPY1D(cuMemcpyDtoDAsync_v2, DD_ASYNC, (dst, src, bytes, stream), AT(dst), AT(src), stream, false)
-COPY1D(cuMemcpyDtoDAsync_v2_ptsz, DD_ASYNC, (dst, src, bytes, stream), AT(dst), AT(src), stream,
-	true)
+COPY1D_FAR(cuMemcpy, DD, (dst, src, bytes), AT(dst), AT(src), HS_SPAN_NOW, false,
+	hs_driver.cuMemcpyPeer(dst, far.to, src, far.from, bytes))
+COPY1D_FAR(cuMemcpy_ptds, DD, (dst, src, bytes), AT(dst), AT(src), HS_SPAN_NOW, true,
+	hs_driver.cuMemcpyPeer_ptds(dst, far.to, src, far.from, bytes))
+COPY1D_FAR(cuMemcpyAsync, DD_ASYNC, (dst, src, bytes, stream), AT(dst), AT(src), stream, false,
+	hs_driver.cuMemcpyPeerAsync(dst, far.to, src, far.from, bytes, stream))
+COPY1D_FAR(cuMemcpyAsync_ptsz, DD_ASYNC, (dst, src, bytes, stream), AT(dst), AT(src), stream, true,
+	hs_driver.cuMemcpyPeerAsync_ptsz(dst, far.to, src, far.from, bytes, stream))
+COPY1D_FAR(cuMemcpyDtoD_v2, DD, (dst, src, bytes), AT(dst), AT(src), HS_SPAN_NOW, false,
+	hs_driver.cuMemcpyPeer(dst, far.to, src, far.from, bytes))
+COPY1D_FAR(cuMemcpyDtoD_v2_ptds, DD, (dst, src, bytes), AT(dst), AT(src), HS_SPAN_NOW, true,
+	hs_driver.cuMemcpyPeer_ptds(dst, far.to, src, far.from, bytes))
+COPY1D_FAR(cuMemcpyDtoDAsync_v2, DD_ASYNC, (dst, src, bytes, stream), AT(dst), AT(src), stream,
+	false, hs_driver.cuMemcpyPeerAsync(dst, far.to, src, far.from, bytes, stream))
+COPY1D_FAR(cuMemcpyDtoDAsync_v2_ptsz, DD_ASYNC, (dst, src, bytes, stream), AT(dst), AT(src), stream,
+	true, hs_driver.cuMemcpyPeerAsync_ptsz(dst, far.to, src, far.from, bytes, stream))
 
 #define HD (CUdeviceptr dst, const void *src, size_t bytes)
 #define HD_ASYNC (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream)

@@ -4,6 +4,7 @@
 #include "src/memory/capture.h"
 #include "src/memory/gate.h"
 #include "src/memory/memory.h"
+#include "src/memory/peer.h"
 
 /* Calls that wait. Windows may move after that: what the engine waits for may
  * need launches of other threads, which are held up while we wait. */
@@ -50,6 +51,16 @@ static CUcontext primary(CUdevice device)
 		return NULL;
 	hs_driver.cuDevicePrimaryCtxRelease_v2(device);
 	return context;
+}
+
+HS_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext other, unsigned flags)
+{
+	if (!hs_hook_begin())
+		return HS_REAL(cuCtxEnablePeerAccess)(other, flags);
+	const CUresult result = hs_driver.cuCtxEnablePeerAccess(other, flags);
+	if (result == CUDA_SUCCESS)
+		hs_peer_enabled(other);
+	return hs_hook_end(result);
 }
 
 HS_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)

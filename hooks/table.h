@@ -52,6 +52,7 @@
 	HOOK(cuStreamSynchronize, PFN_cuStreamSynchronize_v2000, 0) \
 	HOOK(cuStreamSynchronize_ptsz, PFN_cuStreamSynchronize_v7000_ptsz, 0) \
 	HOOK(cuEventSynchronize, PFN_cuEventSynchronize_v2000, 0) \
+	HOOK(cuCtxEnablePeerAccess, PFN_cuCtxEnablePeerAccess_v4000, 0) \
 	HOOK(cuCtxDestroy_v2, PFN_cuCtxDestroy_v4000, 0) \
 	HOOK(cuDevicePrimaryCtxRelease, PFN_cuDevicePrimaryCtxRelease_v7000, 0) \
 	HOOK(cuDevicePrimaryCtxRelease_v2, PFN_cuDevicePrimaryCtxRelease_v11000, 0) \

@@ -4,6 +4,7 @@
 #include "src/base/log.h"
 #include "src/memory/backing.h"
 #include "src/memory/budget.h"
+#include "src/memory/peer.h"
 #include "src/memory/pinned.h"
 #include "src/memory/pool.h"
 
@@ -21,17 +22,31 @@ static int attribute(CUdevice_attribute which, CUdevice device)
 	return hs_driver.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
 }
 
-static CUresult vmm_map(struct hs_backing *backing, CUdeviceptr at)
+static CUresult give_access(struct hs_backing *backing, CUdeviceptr at, CUdevice to)
 {
 	const CUmemAccessDesc access = {
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = backing->device},
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = to},
 		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
 	};
+
+	return hs_driver.cuMemSetAccess(at, backing->bytes, &access, 1);
+}
+
+static CUresult vmm_share(struct hs_backing *backing, CUdevice with)
+{
+	return backing->at ? give_access(backing, backing->at, with) : CUDA_SUCCESS;
+}
+
+static CUresult vmm_map(struct hs_backing *backing, CUdeviceptr at)
+{
 	CUresult result = hs_driver.cuMemMap(at, backing->bytes, 0, backing->handle, 0);
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = hs_driver.cuMemSetAccess(at, backing->bytes, &access, 1);
+	result = give_access(backing, at, backing->device);
+	for (uint64_t left = hs_peers(backing->device); left && result == CUDA_SUCCESS;
+		left &= left - 1)
+		result = give_access(backing, at, __builtin_ctzll(left));
 	if (result != CUDA_SUCCESS)
 		hs_driver.cuMemUnmap(at, backing->bytes);
 	return result;
@@ -157,11 +172,11 @@ static void registered_destroy(struct hs_backing *backing)
 }
 
 static const struct hs_backing_kind device_memory = {
-	HS_PLACE_DEVICE, false, false, device_create, vmm_map, vmm_unmap, vmm_destroy};
+	HS_PLACE_DEVICE, false, false, vmm_share, device_create, vmm_map, vmm_unmap, vmm_destroy};
 static const struct hs_backing_kind driver_host = {
-	HS_PLACE_HOST, false, false, host_create, vmm_map, vmm_unmap, vmm_destroy};
-static const struct hs_backing_kind registered_host = {HS_PLACE_HOST, true, true, registered_create,
-	registered_map, registered_unmap, registered_destroy};
+	HS_PLACE_HOST, false, false, vmm_share, host_create, vmm_map, vmm_unmap, vmm_destroy};
+static const struct hs_backing_kind registered_host = {HS_PLACE_HOST, true, true, NULL,
+	registered_create, registered_map, registered_unmap, registered_destroy};
 
 /* What is tried, in this order. */
 static const struct hs_backing_kind *const kinds[] = {
@@ -213,6 +228,12 @@ CUresult hs_backing_map(struct hs_backing *backing, CUdeviceptr at)
 	if (result == CUDA_SUCCESS)
 		backing->at = at;
 	return result;
+}
+
+CUresult hs_backing_share(struct hs_backing *backing, CUdevice with)
+{
+	return backing->kind && backing->kind->share ? backing->kind->share(backing, with)
+						     : CUDA_SUCCESS;
 }
 
 CUresult hs_backing_unmap(struct hs_backing *backing)

@@ -19,6 +19,7 @@ struct hs_backing_kind {
 	enum hs_place place;
 	bool apart;  /* its addresses must not be reserved with the driver */
 	bool zeroed; /* reads as zeros until something is written */
+	CUresult (*share)(struct hs_backing *backing, CUdevice with); /* NULL: everybody's */
 	CUresult (*create)(struct hs_backing *backing);
 	CUresult (*map)(struct hs_backing *backing, CUdeviceptr at);
 	CUresult (*unmap)(struct hs_backing *backing);
@@ -44,11 +45,14 @@ CUresult hs_backing_create(
 CUresult hs_backing_create_best(
 	struct hs_backing *backing, enum hs_place place, size_t bytes, CUdevice device);
 
-/* Readable and writable by its device from here on. On failure not mapped; if
- * that says of a kind that it does not work here, it is not tried again, and
+/* Readable and writable by its device and by that one's peers (peer.h) from here on. On failure not
+ * mapped; if that says of a kind that it does not work here, it is not tried again, and
  * hs_backing_refusals goes up: another create makes one of the next kind. */
 unsigned hs_backing_refusals(void);
 CUresult hs_backing_map(struct hs_backing *backing, CUdeviceptr at);
+
+/* By one more device, if it is mapped. Kernels may be running. */
+CUresult hs_backing_share(struct hs_backing *backing, CUdevice with);
 
 /* The caller knows that nothing in flight uses the address. */
 CUresult hs_backing_unmap(struct hs_backing *backing);

@@ -3,9 +3,12 @@
  * Description: one process that drives two devices. What one holds is not taken
  * from the other, under a cap or without one; each is told about itself; windows
  * of both share one host pool; and a copy from one to the other leaves no stale
- * row, whichever of them has the stream that it runs on.
+ * row, whichever of them has the stream that it runs on. Windows are within reach of
+ * the other device as memory of cuMemAlloc is: of copies always, of its kernels once
+ * peer access is enabled, be they from before or after that, on the device (near) or
+ * in two parts (peers).
  *
- * usage: devices caps|told|across
+ * usage: devices caps|told|across|peers|near
  */
 #include "touch.h"
 
@@ -142,6 +145,60 @@ static void from_one_to_the_other(void)
 	printf("across: both ways, on streams of both devices\n");
 }
 
+/* Over the seam of a window of the other device, by a copy that is not told whose
+ * memory it is given. */
+static void box(struct touch *dst, struct touch *src, size_t at)
+{
+	const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.srcDevice = src->ptr,
+		.srcPitch = 4096,
+		.srcY = at / 4096,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = dst->ptr,
+		.dstPitch = 4096,
+		.WidthInBytes = 4096,
+		.Height = 32};
+
+	CHECK(cuMemcpy2D_v2(&copy));
+	memcpy(dst->model, src->model + at / 4096 * 4096, 32 * 4096);
+	touch_check(dst, 0, "a box");
+}
+
+static void within_reach(void)
+{
+	const size_t at = SEAM - 65536, bytes = 2 * 65536;
+	struct touch early, late, other;
+	CUcontext first;
+
+	on(0);
+	first = touch_context;
+	touch_make(&early, TOUCH_WINDOW, 12 * MIB);
+	on(1);
+	touch_make(&other, TOUCH_DEVICE, MIB);
+	CHECK(cuMemcpyDtoDAsync_v2(other.ptr, early.ptr + at, bytes, touch_stream));
+	memcpy(other.model, early.model + at, bytes);
+	touch_check(&other, 0, "without peer access");
+	CHECK(cuMemcpyDtoD_v2(early.ptr + at + 999, other.ptr + bytes, bytes));
+	memcpy(early.model + at + 999, other.model + bytes, bytes);
+	on(0);
+	touch_check(&early, SEAM, "back without peer access");
+	on(1);
+	CHECK(cuCtxEnablePeerAccess(first, 0));
+	EXPECT(cuCtxEnablePeerAccess(first, 0) == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+	box(&other, &early, at);
+	EXPECT(!touch_stale(&early, SEAM));
+	on(0);
+	touch_make(&late, TOUCH_WINDOW, 12 * MIB);
+	on(1);
+	box(&other, &late, at);
+	EXPECT(!touch_stale(&late, SEAM));
+	touch_free(&other);
+	on(0);
+	touch_free(&early);
+	touch_free(&late);
+	printf("peers: within reach of copies, and of kernels with peer access\n");
+}
+
 int main(int argc, char **argv)
 {
 	const char *part = argc > 1 ? argv[1] : "";
@@ -153,6 +210,8 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(part, "told"))
 		setenv("HISPARSE_PLACE", "auto", 1);
+	if (!strcmp(part, "near"))
+		setenv("HISPARSE_PLACE", "device", 1);
 	touch_start();
 	if (!touch_on(1))
 		return 77;
@@ -162,7 +221,9 @@ int main(int argc, char **argv)
 		each_for_itself();
 	else if (!strcmp(part, "across"))
 		from_one_to_the_other();
+	else if (!strcmp(part, "peers") || !strcmp(part, "near"))
+		within_reach();
 	else
-		touch_fail("usage: devices caps|told|across");
+		touch_fail("usage: devices caps|told|across|peers|near");
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "mock_hooks.h"
+#include "src/memory/peer.h"
 #include "src/base/log.h"
 #include "src/launch/launch.h"
 #include "src/memory/account.h"
@@ -194,6 +195,17 @@ struct hs_account_held hs_account_give(uint64_t key)
 	told.given = key;
 	told.account -= key == HS_ACCOUNT_HANDLE(4) ? 20 : 0;
 	return (struct hs_account_held){key == HS_ACCOUNT_HANDLE(4) ? 20 : 0, 0};
+}
+
+void hs_peer_enabled(CUcontext other)
+{
+	(void)other;
+}
+
+bool hs_peer_far(CUdeviceptr dst, CUdeviceptr src, struct hs_peer_ends *ends)
+{
+	(void)dst, (void)src, (void)ends;
+	return false;
 }
 
 void hs_memory_context_gone(CUcontext context)
