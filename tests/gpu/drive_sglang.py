@@ -35,8 +35,8 @@ class Client:
     """One thread per request. Where log-probabilities are wanted nothing is streamed:
     every part would repeat them."""
 
-    def __init__(self, log, port):
-        self.log, self.port = log, port
+    def __init__(self, log, port, temperature):
+        self.log, self.port, self.temperature = log, port, temperature
 
     def submit(self, request):
         threading.Thread(target=self.ask, args=(request,), daemon=True).start()
@@ -51,7 +51,7 @@ class Client:
     def converse(self, request):
         stream = not (request.want_plp or request.want_olp)
         body = dict(input_ids=request.ids, stream=stream, sampling_params=dict(
-            temperature=0, max_new_tokens=request.tokens, ignore_eos=True))
+            temperature=self.temperature, max_new_tokens=request.tokens, ignore_eos=True))
         if not stream:
             request.start = max(0, len(request.ids) - 512)
             body |= dict(return_logprob=True,
@@ -132,7 +132,7 @@ def wait_ready(server, log, port):
 def server_command(a, extra):
     command = [sys.executable, "-m", "sglang.launch_server", "--model-path", a.model,
                "--skip-tokenizer-init", "--dtype", "bfloat16", "--kv-cache-dtype", a.kv,
-               "--context-length", "32768", "--chunked-prefill-size", str(a.chunk),
+               "--context-length", str(a.context), "--chunked-prefill-size", str(a.chunk),
                "--max-running-requests", str(a.seqs), "--cuda-graph-max-bs-decode", str(a.seqs),
                "--cuda-graph-backend-prefill", "disabled", "--sampling-backend", "pytorch",
                "--grammar-backend", "none", "--mm-feature-transport", "cpu",
@@ -176,7 +176,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
     try:
         wait_ready(server, log, a.port)
-        client = Client(log, a.port)
+        client = Client(log, a.port, a.temperature)
         out.figures |= dict(ready_s=round(time.time() - start, 1)) | client.facts()
         out.write("ready")
         failed = client.serve(lambda: load.run(client, phases, out))
