@@ -318,6 +318,33 @@ HS_DEVICE void keep_counted(const struct hs_keep_args *a, uint64_t free, uint32_
 		hs_store_relaxed(&entry->counts[threadIdx.x], total);
 }
 
+/* After a launch that only hit: one warp, and it waits for nothing, since such a
+ * launch is over before a pass that does. */
+HS_DEVICE void keep_idle(const struct hs_keep_args *a, uint64_t free, uint32_t now, bool tell)
+{
+	const uint32_t layer = a->keep.count - 1, bit = 1u << layer % 32;
+	struct hs_entry *entry = &a->table->entries[layer];
+	struct hs_lane *own = &a->table->lanes[a->lane];
+	const uint32_t recent = hs_load_relaxed(&entry->recent);
+	const uint32_t many = hs_load_relaxed(&own->many[layer / 32]);
+
+	tell |= RESOLVE_COUNTS && now % 32 == 0;
+	if (!threadIdx.x) {
+		if (recent)
+			hs_store_relaxed(&entry->recent, keep_decayed(recent));
+		if (many & bit)
+			hs_atomic_and(&own->many[layer / 32], ~bit);
+		own->from[layer] = (uint32_t)free - keep_left(free);
+		own->lists[layer] = 0;
+		if (a->release)
+			hs_store_release(&a->table->words[a->lane], 0u);
+	}
+	/* Seldom: the host is far away. */
+	if (tell && threadIdx.x < HS_COUNTS && entry->counts)
+		hs_store_relaxed(
+			&entry->counts[threadIdx.x], hs_load_relaxed(&entry->totals[threadIdx.x]));
+}
+
 /* One block. tell: the host wants to see the counts. */
 HS_SELDOM void keep_count(
 	const struct hs_keep_args *a, uint32_t index, bool tell, struct keep_shared *s)
@@ -331,15 +358,10 @@ HS_SELDOM void keep_count(
 	const uint32_t missed = hs_load_relaxed(&own->missed[layer]);
 	bool counts;
 
-	/* The lane's own word, so all blocks agree. */
+	/* The lane's own word, so all threads agree. */
 	if (!missed && !a->least && entry->order != HS_ORDER_ALL) {
-		if (index)
-			return;
-		if (!threadIdx.x) {
-			s->need = 0;
-			s->recent = keep_decayed(hs_load_relaxed(&entry->recent));
-		}
-		keep_counted(a, free, now, false, tell, s);
+		if (!index && threadIdx.x < 32)
+			keep_idle(a, free, now, tell);
 		return;
 	}
 	if (!threadIdx.x)

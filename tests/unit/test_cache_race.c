@@ -121,7 +121,7 @@ static void test_planted_flight(void **s)
 {
 	(void)s;
 	hs_plant = HS_PLANT_FLIGHT;
-	run(2); /* every second seed shows it */
+	run(6); /* every second seed shows it */
 	assert_int_not_equal(rig.wrong, 0);
 }
 
