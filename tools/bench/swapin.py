@@ -62,7 +62,8 @@ def arguments():
     add('--layers', type=int, default=8)
     add('--steps', type=int, help='timed steps (16; 10 from batch 100 on)')
     add('--settle', type=int,
-        help='steps after the caches are full, before timed ones (16; 8 from batch 100 on)')
+        help='steps after the caches are full, before timed ones (16; 8 from batch 100 on; 60 '
+        'with few misses)')
     add('--churn', type=int, default=150, help='per mille of hits that the last step did not have')
     add('--pool-mib', type=int, default=15 * 1024, help='at least; more where a cell needs it')
     add('--flush-mib', type=int, default=128, help='written before each call')
@@ -181,9 +182,10 @@ class Parent:
                                            head['command']))
         print('k %d, hot %d rows a request and layer, context %d, %d layers; timed steps: %s' % (
             options.k, options.hot, options.ctx, options.layers, ', '.join(
-                '%d after %d in a full cache at batch %d' % (timed, settle + 2, batch)
-                for batch in sorted({cell['batch'] for cell in self.done})
-                for settle, timed in [swapin_cells.lengths(options, batch)])))
+                '%d after %d in a full cache at batch %d, %.1f %%' % (timed, settle + 2, batch,
+                                                                     miss / 10)
+                for batch, miss in sorted({(cell['batch'], cell['miss']) for cell in self.done})
+                for settle, timed in [swapin_cells.lengths(options, batch, miss)])))
         print(swapin_goals.table(self.done), flush=True)
         if options.json:
             with open(options.json, 'w', encoding='utf-8') as file:

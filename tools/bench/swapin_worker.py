@@ -122,7 +122,8 @@ class Worker:
     def trace(self, cell):
         options, key = self.options, (cell['batch'], cell['miss'])
         if key not in self.traces:
-            steps = -(-options.hot // options.k) + 2 + sum(swapin_cells.lengths(options, key[0]))
+            steps = -(-options.hot // options.k) + 2 + sum(
+                swapin_cells.lengths(options, *key))
             self.traces[key] = core_part.Lists(
                 self.core.library, options.layers, steps, key[0], options.k, options.ctx,
                 options.hot, (options.k * key[1] + 500) // 1000, options.churn, options.seed)
@@ -180,7 +181,7 @@ class Worker:
             if GATHER in sides and self.function and spec['row'] not in self.failed:
                 with clock('open sglang'):
                     theirs = self.sglang_side(cell)
-            return self.steps(cell, theirs, sides, lists, clock)
+            return self.steps(cell, theirs, sides, lists, clock, spec['miss'])
         finally:
             theirs = None
             with clock('close'):
@@ -198,9 +199,9 @@ class Worker:
             say(note='no SGLang in this cell: %s: %s' % (type(error).__name__, str(error)[-300:]))
             return None
 
-    def steps(self, cell, theirs, sides, lists, clock):
+    def steps(self, cell, theirs, sides, lists, clock, miss):
         trace = lists.trace
-        warm = lists.warm + swapin_cells.lengths(self.options, trace.batch)[0]
+        warm = lists.warm + swapin_cells.lengths(self.options, trace.batch, miss)[0]
         names = ['ours'] + (['sglang'] if theirs else [])
         more = [core_part.SIDES[side] for side in sides if side != OURS]
         sums = Sums(names + more)
