@@ -289,6 +289,7 @@ static void settle_device(struct hs_device *device)
 {
 	uint32_t n = atomic_load(&count), starting = 0;
 
+	hs_remap_ready(device->id);
 	/* Nothing is in flight. What eager lanes have left to do is done first. */
 	hs_driver.cuMemsetD8_v2(
 		hs_device_word(device, 0), 0, sizeof(((struct hs_table *)0)->words));

@@ -8,12 +8,15 @@
 #include "src/memory/memory.h"
 
 #define POOL_BYTES ((size_t)16 << 20)
+#define LOW (POOL_BYTES / 4) /* so little left: another one is taken ahead */
 #define ALIGN ((size_t)256)
 #define SITES 8192 /* a power of two */
 
 struct pool {
 	CUdeviceptr at;
 	size_t left;
+	CUdeviceptr next; /* POOL_BYTES, taken ahead; 0: none */
+	bool asked;	  /* for a safe moment */
 };
 
 struct site {
@@ -28,41 +31,65 @@ static struct pool pools[HS_DEVICES];
 static struct site sites[SITES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Once, and again when that moment brought one. */
+static void ask(struct pool *pool)
+{
+	if (!pool->asked)
+		hs_memory_mark();
+	pool->asked = true;
+}
+
 static int cut(CUdeviceptr *out, CUdevice device, size_t bytes)
 {
-	struct pool *pool = &pools[device], fresh;
+	struct pool *pool = &pools[device];
+	CUdeviceptr fresh;
+	size_t most;
 	int error;
 
 	bytes = (bytes + ALIGN - 1) & ~(ALIGN - 1);
+	if (bytes > pool->left && bytes <= POOL_BYTES && pool->next) {
+		pool->at = pool->next;
+		pool->left = POOL_BYTES;
+		pool->next = 0;
+	}
 	if (bytes > pool->left) {
-		fresh.left = bytes > POOL_BYTES ? bytes : POOL_BYTES;
-		error = hs_memory_own(&fresh.at, fresh.left);
-		if (error)
+		most = bytes > POOL_BYTES ? bytes : POOL_BYTES;
+		error = hs_memory_own(&fresh, most);
+		if (error) {
+			ask(pool);
 			return error;
-		if (fresh.left - bytes < pool->left) {
+		}
+		if (most - bytes < pool->left) {
 			/* A big list: what is left of the pool serves longer. */
-			*out = fresh.at;
+			*out = fresh;
 			return 0;
 		}
-		*pool = fresh;
+		pool->at = fresh;
+		pool->left = most;
 	}
 	*out = pool->at;
 	pool->at += bytes;
 	pool->left -= bytes;
+	if (pool->left < LOW && !pool->next)
+		ask(pool);
 	return 0;
 }
 
 int hs_remap_ready(CUdevice device)
 {
+	struct pool *pool;
 	int error = 0;
 
 	if (device < 0 || device >= HS_DEVICES)
 		return -ENODEV;
+	pool = &pools[device];
 	pthread_mutex_lock(&lock);
-	if (!pools[device].at) {
-		error = hs_memory_own(&pools[device].at, POOL_BYTES);
+	if (!pool->at) {
+		error = hs_memory_own(&pool->at, POOL_BYTES);
 		if (!error)
-			pools[device].left = POOL_BYTES;
+			pool->left = POOL_BYTES;
+	} else if (pool->left < LOW && !pool->next && !hs_memory_own(&pool->next, POOL_BYTES)) {
+		pool->asked = false;
 	}
 	pthread_mutex_unlock(&lock);
 	return error;

@@ -7,13 +7,16 @@
  * follow each other. A captured launch has one for the engine's list that it
  * reads and its stream: the engine never runs two replays at once that share a
  * list, and buffers of a graph cannot be told to be free again. Buffers are
- * cut from pools, taken ahead; a pool that runs out on the launch path is
- * followed by another one (hs_memory_own works there).
+ * cut from pools, taken ahead: when little is left of one, a safe moment is asked
+ * for and takes the next, for which KV makes way. A pool that runs out on the
+ * launch path is followed by another one there, too (hs_memory_own works there),
+ * unless memory is short; then a captured launch would read in place for ever.
  */
 
 #include "src/cache/lane.h"
 
-/* Takes the first pool on the current context's device. Safe moments. */
+/* Takes the first pool on the current context's device, and the next when that is
+ * nearly used up. Safe moments. */
 int hs_remap_ready(CUdevice device);
 
 /* The device's buffers are gone with their context. */

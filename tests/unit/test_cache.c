@@ -328,6 +328,52 @@ static void test_buffers(void **s)
 	rig_run();
 }
 
+/* Lists of graphs, more of them than a pool holds: while there are safe moments now
+ * and then, none is taken on the launch path. */
+static void test_pools(void **s)
+{
+	enum { K = 1 << 18, MIBS = 40 };
+	int32_t *lists = calloc(MIBS, K * sizeof(*lists));
+	struct hs_site site;
+	CUdeviceptr out, before = 0;
+	unsigned refused = 0;
+	int marked;
+
+	(void)s;
+	rig_start(256, HS_POLICY_LRU, 0);
+	site = rig_capture(0, 0);
+	marked = rig.marked;
+	for (int i = 0; i < MIBS; i++) {
+		struct hs_list l = rig_list(lists + (size_t)i * K, 1, K);
+
+		rig.fail_own = 1;
+		assert_int_equal(hs_cache_resolve(rig.layer, &l, &site, &out), 0);
+		assert_int_not_equal(out, before);
+		assert_int_equal(rig.fail_own, 1);
+		before = out;
+		rig.fail_own = 0;
+		if (rig.marked > marked)
+			hs_cache_settle();
+		marked = rig.marked;
+	}
+	/* Without one, and without memory: in place, but not before it is used up. */
+	lists = calloc(MIBS, K * sizeof(*lists));
+	for (int i = 0; i < MIBS; i++) {
+		struct hs_list l = rig_list(lists + (size_t)i * K, 1, K);
+
+		rig.fail_own = 1;
+		refused += hs_cache_resolve(rig.layer, &l, &site, &out) != 0;
+	}
+	assert_in_range(refused, MIBS - 32, MIBS - 1);
+	assert_int_equal(rig.marked, marked + 1);
+	rig.fail_own = 0;
+	hs_cache_settle();
+	struct hs_list l = rig_list(lists + (size_t)(MIBS - 1) * K, 1, K);
+
+	rig.fail_own = 1;
+	assert_int_equal(hs_cache_resolve(rig.layer, &l, &site, &out), 0);
+}
+
 static void test_refused(void **s)
 {
 	int32_t list[4] = {0};
@@ -430,6 +476,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_wrote),
 		cmocka_unit_test(test_captured_early),
 		cmocka_unit_test(test_buffers),
+		cmocka_unit_test(test_pools),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_little_memory),
 		cmocka_unit_test(test_forget),
