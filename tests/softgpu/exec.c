@@ -136,6 +136,40 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph source, CUgraphExecUpd
 	return CUDA_SUCCESS;
 }
 
+/* Of an executable graph's node, by the node that it was made of. Only these kinds. */
+static struct soft_node *switchable(CUgraphExec exec, CUgraphNode handle)
+{
+	struct soft_node *origin = soft_node_find(handle);
+	struct soft_node *node = origin ? soft_exec_node(exec, origin) : NULL;
+
+	return node && (node->op.kind == SOFT_OP_KERNEL || node->op.kind == SOFT_OP_COPY ||
+			       node->op.kind == SOFT_OP_FILL)
+		       ? node
+		       : NULL;
+}
+
+CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode handle, unsigned enabled)
+{
+	SOFT_ENTER(SOFT_CONTEXT | SOFT_UNSAFE);
+	struct soft_node *node = switchable(exec, handle);
+
+	if (!node)
+		return CUDA_ERROR_INVALID_VALUE;
+	node->off = !enabled;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode handle, unsigned *enabled)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	struct soft_node *node = switchable(exec, handle);
+
+	if (!node || !enabled)
+		return CUDA_ERROR_INVALID_VALUE;
+	*enabled = !node->off;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuGraphExecDestroy(CUgraphExec handle)
 {
 	SOFT_ENTER(SOFT_CONTEXT);
@@ -179,7 +213,8 @@ static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thre
 		deps[n++] = head;
 		for (unsigned j = 0; j < node->deps.count; j++)
 			deps[n++] = tasks[node->deps.list[j]->index];
-		if (soft_op_copy(&op, &node->op))
+		op = (struct soft_op){.kind = SOFT_OP_NOTHING};
+		if (node->off || soft_op_copy(&op, &node->op))
 			tasks[i] = soft_task_submit(&op, deps, n);
 		result = tasks[i] ? soft.error : CUDA_ERROR_OUT_OF_MEMORY;
 	}

@@ -17,6 +17,7 @@ struct soft_node {
 	struct soft_nodes deps;
 	struct soft_graph *graph;
 	unsigned index;
+	bool off; /* of an executable graph: does nothing */
 	void *params[SOFT_PARAMS_MAX]; /* what GetParams hands out */
 };
 

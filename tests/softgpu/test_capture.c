@@ -238,6 +238,7 @@ static void test_nodes(void **state)
 	CUgraphNodeType type;
 	CUDA_KERNEL_NODE_PARAMS_v2 params = {0}, got;
 	int *to = mem, value = 3;
+	unsigned enabled;
 	size_t count = 4;
 
 	(void)state;
@@ -270,8 +271,22 @@ static void test_nodes(void **state)
 	assert_int_equal(mem[0], 20);
 	ok(cuGraphKernelNodeGetParams_v2(first, &got)); /* the graph's own did not change */
 	assert_int_equal(*(int *)got.kernelParams[1], 3);
-	ok(cuGraphExecDestroy(exec));
+	/* A node that is off does nothing, and may be set. */
+	ok(cuGraphNodeSetEnabled(exec, first, 0));
+	ok(cuGraphNodeGetEnabled(exec, first, &enabled));
+	assert_int_equal(enabled, 0);
+	value = 5;
+	ok(cuGraphExecKernelNodeSetParams_v2(exec, first, &params));
+	ok(cuGraphLaunch(exec, a));
+	ok(cuStreamSynchronize(a));
+	assert_int_equal(mem[0], 40);
+	ok(cuGraphNodeSetEnabled(exec, first, 1));
+	ok(cuGraphLaunch(exec, a));
+	ok(cuStreamSynchronize(a));
+	assert_int_equal(mem[0], 90);
 	ok(cuGraphDestroy(graph));
+	refused(cuGraphNodeSetEnabled(exec, first, 0), CUDA_ERROR_INVALID_VALUE);
+	ok(cuGraphExecDestroy(exec));
 	refused(cuGraphNodeGetType(node, &type), CUDA_ERROR_INVALID_VALUE);
 }
 
