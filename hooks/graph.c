@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "hooks/copy.h"
+#include "src/cache/nodes.h"
 #include "src/launch/launch.h"
 
 /*
@@ -55,6 +56,9 @@ static void see_any(const CUgraphNodeParams *node)
 	case CU_GRAPH_NODE_TYPE_MEMSET: /* _v2 only adds ctx */
 		see_fill((const CUDA_MEMSET_NODE_PARAMS *)&node->memset);
 		break;
+	case CU_GRAPH_NODE_TYPE_GRAPH: /* it may be its new owner's from here on */
+		hs_nodes_changes(NULL, NULL, node->graph.graph);
+		break;
 	default:
 		break;
 	}
@@ -68,86 +72,124 @@ static void seen(void)
 		hs_hook_settle(true);
 }
 
-#define NODE(name, look, node, params, args)                                                       \
+#define NODE(name, look, what, exec, node, params, args)                                           \
 	HS_EXPORT CUresult name params                                                             \
 	{                                                                                          \
 		if (!hs_hook_begin())                                                              \
 			return HS_REAL(name) args;                                                 \
-		look(node);                                                                        \
+		look(what);                                                                        \
+		hs_nodes_changes(exec, node, NULL);                                                \
 		seen();                                                                            \
 		return hs_hook_end(HS_REAL(name) args);                                            \
 	}
-NODE(cuGraphAddKernelNode, see_v1, node,
+NODE(cuGraphAddKernelNode, see_v1, node, NULL, NULL,
 	(CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
 		const CUDA_KERNEL_NODE_PARAMS_v1 *node),
 	(out, graph, after, count, node))
-NODE(cuGraphAddKernelNode_v2, see, node,
+NODE(cuGraphAddKernelNode_v2, see, node, NULL, NULL,
 	(CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
 		const CUDA_KERNEL_NODE_PARAMS *node),
 	(out, graph, after, count, node))
-NODE(cuGraphKernelNodeSetParams, see_v1, params,
+NODE(cuGraphKernelNodeSetParams, see_v1, params, NULL, node,
 	(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params), (node, params))
-NODE(cuGraphKernelNodeSetParams_v2, see, params,
+NODE(cuGraphKernelNodeSetParams_v2, see, params, NULL, node,
 	(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params), (node, params))
-NODE(cuGraphExecKernelNodeSetParams, see_v1, params,
+NODE(cuGraphExecKernelNodeSetParams, see_v1, params, exec, NULL,
 	(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params),
 	(exec, node, params))
-NODE(cuGraphExecKernelNodeSetParams_v2, see, params,
+NODE(cuGraphExecKernelNodeSetParams_v2, see, params, exec, NULL,
 	(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params),
 	(exec, node, params))
-NODE(cuGraphAddNode, see_any, node,
+NODE(cuGraphAddNode, see_any, node, NULL, NULL,
 	(CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
 		CUgraphNodeParams *node),
 	(out, graph, after, count, node))
-NODE(cuGraphAddNode_v2, see_any, node,
+NODE(cuGraphAddNode_v2, see_any, node, NULL, NULL,
 	(CUgraphNode * out, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges,
 		size_t count, CUgraphNodeParams *node),
 	(out, graph, after, edges, count, node))
-NODE(cuGraphNodeSetParams, see_any, params, (CUgraphNode node, CUgraphNodeParams *params),
-	(node, params))
-NODE(cuGraphExecNodeSetParams, see_any, params,
+NODE(cuGraphNodeSetParams, see_any, params, NULL, node,
+	(CUgraphNode node, CUgraphNodeParams *params), (node, params))
+NODE(cuGraphExecNodeSetParams, see_any, params, exec, NULL,
 	(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params), (exec, node, params))
-NODE(cuGraphAddMemcpyNode, see_copy, copy,
+NODE(cuGraphAddMemcpyNode, see_copy, copy, NULL, NULL,
 	(CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
 		const CUDA_MEMCPY3D *copy, CUcontext context),
 	(out, graph, after, count, copy, context))
-NODE(cuGraphMemcpyNodeSetParams, see_copy, copy, (CUgraphNode node, const CUDA_MEMCPY3D *copy),
-	(node, copy))
-NODE(cuGraphExecMemcpyNodeSetParams, see_copy, copy,
+NODE(cuGraphMemcpyNodeSetParams, see_copy, copy, NULL, node,
+	(CUgraphNode node, const CUDA_MEMCPY3D *copy), (node, copy))
+NODE(cuGraphExecMemcpyNodeSetParams, see_copy, copy, exec, NULL,
 	(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context),
 	(exec, node, copy, context))
-NODE(cuGraphAddMemsetNode, see_fill, fill,
+NODE(cuGraphAddMemsetNode, see_fill, fill, NULL, NULL,
 	(CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
 		const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context),
 	(out, graph, after, count, fill, context))
-NODE(cuGraphMemsetNodeSetParams, see_fill, fill,
+NODE(cuGraphMemsetNodeSetParams, see_fill, fill, NULL, node,
 	(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *fill), (node, fill))
-NODE(cuGraphExecMemsetNodeSetParams, see_fill, fill,
+NODE(cuGraphExecMemsetNodeSetParams, see_fill, fill, exec, NULL,
 	(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *fill,
 		CUcontext context),
 	(exec, node, fill, context))
 #undef NODE
 
-#define INSTANTIATE(name, params, args)                                                            \
+#define INSTANTIATE(name, flags, params, args)                                                     \
 	HS_EXPORT CUresult name params                                                             \
 	{                                                                                          \
 		if (!hs_hook_begin())                                                              \
 			return HS_REAL(name) args;                                                 \
 		hs_hook_settle(hs_copy_unseen());                                                  \
-		return hs_hook_end(HS_SPARED(0, hs_driver.name args));                             \
+		const CUresult result = HS_SPARED(0, hs_driver.name args);                         \
+		if (result == CUDA_SUCCESS)                                                        \
+			hs_nodes_instantiated(*exec, graph, flags);                                \
+		return hs_hook_end(result);                                                        \
 	}
-INSTANTIATE(cuGraphInstantiate_v2,
+INSTANTIATE(cuGraphInstantiate_v2, 0,
 	(CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *log, size_t bytes),
 	(exec, graph, node, log, bytes))
-INSTANTIATE(cuGraphInstantiateWithFlags,
+INSTANTIATE(cuGraphInstantiateWithFlags, flags,
 	(CUgraphExec * exec, CUgraph graph, unsigned long long flags), (exec, graph, flags))
-INSTANTIATE(cuGraphInstantiateWithParams,
+INSTANTIATE(cuGraphInstantiateWithParams, params->flags,
 	(CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params),
 	(exec, graph, params))
-INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
+INSTANTIATE(cuGraphInstantiateWithParams_ptsz, params->flags,
 	(CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params),
 	(exec, graph, params))
 #undef INSTANTIATE
+
+/* What takes a graph, or what was made of it, from under nodes that rest in it. */
+#define CHANGE(name, exec, node, params, args)                                                     \
+	HS_EXPORT CUresult name params                                                             \
+	{                                                                                          \
+		if (!hs_hook_begin())                                                              \
+			return HS_REAL(name) args;                                                 \
+		hs_nodes_changes(exec, node, NULL);                                                \
+		return hs_hook_end(HS_SPARED(0, hs_driver.name args));                             \
+	}
+CHANGE(cuGraphExecUpdate, exec, NULL,
+	(CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *info),
+	(exec, graph, node, info))
+CHANGE(cuGraphExecUpdate_v2, exec, NULL,
+	(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info), (exec, graph, info))
+CHANGE(cuGraphDestroyNode, NULL, node, (CUgraphNode node), (node))
+#undef CHANGE
+
+HS_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+	if (!hs_hook_begin())
+		return HS_REAL(cuGraphExecDestroy)(exec);
+	hs_nodes_exec_goes(exec);
+	return hs_hook_end(hs_driver.cuGraphExecDestroy(exec));
+}
+
+HS_EXPORT CUresult cuGraphDestroy(CUgraph graph)
+{
+	if (!hs_hook_begin())
+		return HS_REAL(cuGraphDestroy)(graph);
+	if (hs_nodes_graph_goes(graph))
+		return hs_hook_end(CUDA_SUCCESS);
+	return hs_hook_end(hs_driver.cuGraphDestroy(graph));
+}
 
 /* Windows do not move while a replay is on its way into the driver. */
 #define REPLAY(name, per_thread)                                                                   \

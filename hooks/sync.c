@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "hooks/hook.h"
+#include "src/cache/nodes.h"
 #include "src/launch/launch.h"
 #include "src/memory/capture.h"
 #include "src/memory/gate.h"
@@ -113,11 +114,13 @@ static bool capturing(CUstream stream, bool per_thread, cuuint64_t *id)
 	return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static CUresult began(CUresult result, CUstream stream, bool per_thread)
+static CUresult began(CUresult result, CUstream stream, bool per_thread, bool fresh)
 {
 	if (result == CUDA_SUCCESS) {
 		hs_capture_opened(stream, per_thread);
 		hs_launch_capture_began(stream, per_thread);
+		if (fresh)
+			hs_nodes_capture_began(stream, per_thread);
 	} else {
 		hs_capture_failed();
 	}
@@ -131,7 +134,7 @@ static CUresult began(CUresult result, CUstream stream, bool per_thread)
 		if (!hs_hook_begin())                                                              \
 			return HS_REAL(name)(stream, mode);                                        \
 		hs_capture_began();                                                                \
-		return began(hs_driver.name(stream, mode), stream, per_thread);                    \
+		return began(hs_driver.name(stream, mode), stream, per_thread, true);              \
 	}
 BEGIN_CAPTURE(cuStreamBeginCapture_v2, false)
 BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, true)
@@ -145,7 +148,7 @@ BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, true)
 			return HS_REAL(name)(stream, graph, nodes, edges, count, mode);            \
 		hs_capture_began();                                                                \
 		return began(HS_REAL(name)(stream, graph, nodes, edges, count, mode), stream,      \
-			per_thread);                                                               \
+			per_thread, false);                                                        \
 	}
 BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph, false)
 BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph_ptsz, true)
@@ -162,8 +165,10 @@ BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph_ptsz, true)
 			return hs_hook_end(hs_driver.name(stream, graph));                         \
 		hs_launch_capture_ending(stream, per_thread);                                      \
 		const CUresult result = hs_driver.name(stream, graph);                             \
-		if (result == CUDA_SUCCESS || !capturing(stream, per_thread, &none))               \
+		if (result == CUDA_SUCCESS || !capturing(stream, per_thread, &none)) {             \
+			hs_nodes_captured(id, result == CUDA_SUCCESS ? *graph : NULL);             \
 			hs_capture_ended(id);                                                      \
+		}                                                                                  \
 		return hs_hook_end(result);                                                        \
 	}
 END_CAPTURE(cuStreamEndCapture, false)

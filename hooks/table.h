@@ -91,6 +91,11 @@
 	HOOK(cuGraphAddNode_v2, PFN_cuGraphAddNode_v12030, HS_ROW_OPTIONAL) \
 	HOOK(cuGraphNodeSetParams, PFN_cuGraphNodeSetParams_v12020, 0) \
 	HOOK(cuGraphExecNodeSetParams, PFN_cuGraphExecNodeSetParams_v12020, 0) \
+	HOOK(cuGraphExecUpdate, PFN_cuGraphExecUpdate_v10020, 0) \
+	HOOK(cuGraphExecUpdate_v2, PFN_cuGraphExecUpdate_v12000, 0) \
+	HOOK(cuGraphExecDestroy, PFN_cuGraphExecDestroy_v10000, 0) \
+	HOOK(cuGraphDestroyNode, PFN_cuGraphDestroyNode_v10000, 0) \
+	HOOK(cuGraphDestroy, PFN_cuGraphDestroy_v10000, 0) \
 	HOOK(cuGraphLaunch, PFN_cuGraphLaunch_v10000, 0) \
 	HOOK(cuGraphLaunch_ptsz, PFN_cuGraphLaunch_v10000_ptsz, 0) \
 	HOOK(cuModuleLoadData, PFN_cuModuleLoadData_v2000, 0) \
@@ -225,11 +230,10 @@
 	USE(cuKernelGetName, PFN_cuKernelGetName_v12030, HS_ROW_OPTIONAL) \
 	USE(cuKernelGetParamInfo, PFN_cuKernelGetParamInfo_v12040, HS_ROW_OPTIONAL) \
 	USE(cuLibraryGetKernel, PFN_cuLibraryGetKernel_v12000, 0) \
-	USE(cuGraphExecDestroy, PFN_cuGraphExecDestroy_v10000, 0) \
-	USE(cuGraphDestroy, PFN_cuGraphDestroy_v10000, 0) \
 	USE(cuGraphGetNodes, PFN_cuGraphGetNodes_v10000, 0) \
 	USE(cuGraphNodeGetType, PFN_cuGraphNodeGetType_v10000, 0) \
 	USE(cuGraphKernelNodeGetParams_v2, PFN_cuGraphKernelNodeGetParams_v12000, 0) \
+	USE(cuGraphNodeSetEnabled, PFN_cuGraphNodeSetEnabled_v11060, 0) \
 	USE(cuGraphKernelNodeSetAttribute, PFN_cuGraphKernelNodeSetAttribute_v11000, 0) \
 	USE(cuLaunchHostFunc, PFN_cuLaunchHostFunc_v10000, 0) \
 	USE(cuLaunchHostFunc_ptsz, PFN_cuLaunchHostFunc_v10000_ptsz, 0) \

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "src/base/log.h"
+#include "src/cache/notes.h"
 #include "src/memory/memory.h"
 
 #define COUNTS_BYTES ((size_t)HS_LAYERS * HS_COUNTS * sizeof(uint64_t))
@@ -216,7 +217,11 @@ int hs_device_launch(const struct hs_device *device, enum hs_device_kernel kerne
 	else
 		result = hs_driver.cuLaunchKernel(
 			function, blocks, 1, 1, threads, 1, 1, 0, site->stream, params, NULL);
-	return result == CUDA_SUCCESS ? 0 : -EIO;
+	if (result != CUDA_SUCCESS)
+		return -EIO;
+	if (site->capturing)
+		hs_notes_add(site, NULL);
+	return 0;
 }
 
 int hs_device_rows(enum hs_device_kernel kernel, uint64_t rows, const void *args, size_t bytes,

@@ -40,6 +40,11 @@ unsigned hs_journal_on(void)
 	return atomic_load_explicit(&on, memory_order_relaxed);
 }
 
+unsigned hs_journal_asked(void)
+{
+	return atomic_load_explicit(&asked, memory_order_relaxed);
+}
+
 uint64_t hs_journal_since(void)
 {
 	return atomic_load(&since);

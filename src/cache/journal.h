@@ -15,8 +15,9 @@
  * nothing); lists those of every n-th launch of a layer. One caller at a time. */
 void hs_journal_ask(unsigned what, uint32_t every);
 
-/* What launches tell at present. One load. */
+/* What launches tell at present, and what they are to tell. One load. */
 unsigned hs_journal_on(void);
+unsigned hs_journal_asked(void);
 
 /* When that was last changed, ns of CLOCK_MONOTONIC; the device was idle. */
 uint64_t hs_journal_since(void);

@@ -9,6 +9,7 @@
 #include "src/base/options.h"
 #include "src/cache/journal.h"
 #include "src/cache/many.h"
+#include "src/cache/nodes.h"
 #include "src/cache/policy.h"
 #include "src/cache/remap.h"
 #include "src/cache/resolve.h"
@@ -285,7 +286,8 @@ static void start_or_say(struct hs_layer *layer, struct hs_device *device, uint3
 			layer->row, rows);
 }
 
-static void settle_device(struct hs_device *device)
+/* may: layers may start. */
+static void settle_device(struct hs_device *device, bool may)
 {
 	uint32_t n = atomic_load(&count), starting = 0;
 
@@ -304,7 +306,7 @@ static void settle_device(struct hs_device *device)
 			continue;
 		if (atomic_load(&layer->on) && !keeps(layer))
 			stop(layer, device);
-		starting += !atomic_load(&layer->on) && wants(layer) && !layer->refused;
+		starting += may && !atomic_load(&layer->on) && wants(layer) && !layer->refused;
 	}
 	for (uint32_t i = 0; i < n && starting; i++) {
 		struct hs_layer *layer = &layers[i];
@@ -331,20 +333,37 @@ int hs_cache_ready(void)
 	return hs_driver.cuCtxGetDevice(&id) == CUDA_SUCCESS ? hs_remap_ready(id) : -ENODEV;
 }
 
+/* Whether a layer may swap when this moment is over. */
+static bool swaps(void)
+{
+	const uint32_t n = atomic_load(&count);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (wants(&layers[i]) && !layers[i].refused && hs_device_get(layers[i].device))
+			return true;
+	return false;
+}
+
+/* Our nodes in graphs go on before the first layer swaps, and rest after the last. */
 void hs_cache_settle(void)
 {
 	CUcontext popped;
+	bool busy, may;
 
 	hs_cache_ready();
 	pthread_mutex_lock(&lock);
+	busy = swaps() || hs_journal_asked();
+	may = !busy || hs_nodes_wake();
 	for (CUdevice id = 0; id < HS_DEVICES; id++) {
 		struct hs_device *device = hs_device_get(id);
 
 		if (!device || hs_driver.cuCtxPushCurrent_v2(device->context) != CUDA_SUCCESS)
 			continue;
-		settle_device(device);
+		settle_device(device, may);
 		hs_driver.cuCtxPopCurrent_v2(&popped);
 	}
+	if (!busy && !hs_layer_on())
+		hs_nodes_rest();
 	pthread_mutex_unlock(&lock);
 }
 
@@ -365,6 +384,7 @@ void hs_cache_forget(struct hs_window *window)
 			hs_driver.cuCtxPushCurrent_v2(device->context) == CUDA_SUCCESS) {
 			stop(layer, device);
 			hs_driver.cuCtxPopCurrent_v2(&popped);
+			hs_memory_mark(); /* it may have been the last */
 		}
 		atomic_store(&layer->window, NULL);
 	}
@@ -376,6 +396,7 @@ void hs_cache_context_gone(CUcontext context)
 	CUdevice id = hs_device_gone(context);
 	uint32_t n = atomic_load(&count);
 
+	hs_nodes_context_gone(context);
 	if (id < 0)
 		return;
 	hs_remap_forget(id);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "src/base/log.h"
 #include "src/cache/cache.h"
+#include "src/cache/notes.h"
 #include "src/launch/kernel.h"
 #include "src/launch/look.h"
 #include "src/launch/params.h"
@@ -68,6 +69,34 @@ static bool rewrite(const struct hs_look *look, struct hs_params_copy *copy, CUd
 			return false;
 	}
 	return true;
+}
+
+static void tell_field(const struct hs_look *look, const struct hs_params_copy *copy, unsigned i,
+	struct hs_notes_launch *out)
+{
+	const struct hs_profile_field *field = &look->profile->fields[i];
+
+	out->fields[out->count].param = field->param;
+	out->fields[out->count].offset = field->offset;
+	out->fields[out->count].width = field->width;
+	out->fields[out->count].size = copy->kernel->sizes[field->param];
+	out->fields[out->count++].value = look->fields[i];
+}
+
+/* A rewritten launch was captured: what the engine's own had where rewrite() wrote. */
+static void captured(
+	const struct hs_look *look, const struct hs_params_copy *copy, const struct hs_site *site)
+{
+	struct hs_notes_launch launch = {0};
+
+	_Static_assert(1 + HS_PROFILE_SETS <= HS_NOTES_FIELDS, "room for every field");
+	/* A packed buffer is not what the node tells later. */
+	if (copy->launch.params)
+		launch.params = copy->kernel->count;
+	tell_field(look, copy, look->profile->list_field, &launch);
+	for (unsigned i = 0; i < look->profile->nsets; i++)
+		tell_field(look, copy, look->profile->sets[i].field, &launch);
+	hs_notes_add(site, &launch);
 }
 
 static const char *why(int error)
@@ -143,6 +172,8 @@ static CUresult attention(struct hs_look *look)
 		result = hs_verify_due(&site) ? hs_verify_launch(look->profile, &look->values,
 							look->launch, &copy.launch, layer, &site)
 					      : copy.launch.forward(&copy.launch);
+		if (site.capturing && result == CUDA_SUCCESS)
+			captured(look, &copy, &site);
 	}
 	hs_cache_attended(layer, &site);
 	return result;

@@ -16,6 +16,7 @@ import sys
 PROGRAMS = (
     ("copies", ("lines", "boxes", "batches", "fills", "captured"), True),
     ("nodes", ("nodes",), True),
+    ("rest", ("moved", "placed", "changed", "verified"), False),
     ("boxes", ("rules",), True),
     ("answers", ("answers",), True),
     ("share", (), False),

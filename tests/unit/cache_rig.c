@@ -79,6 +79,11 @@ CUdeviceptr hs_window_host_begins(struct hs_window *window, CUdeviceptr start, C
 	return start < window->start + HS_GRANULE ? window->start + HS_GRANULE : start;
 }
 
+bool hs_window_any(void)
+{
+	return true;
+}
+
 void hs_memory_mark(void)
 {
 	rig.marked++;

@@ -420,6 +420,12 @@ void hs_cache_wrote(
 		bytes);
 }
 
+void hs_notes_add(const struct hs_site *site, const struct hs_notes_launch *launch)
+{
+	assert_true(site->capturing && launch);
+	fake.node = *launch;
+}
+
 void hs_cache_capture_end(const struct hs_site *site)
 {
 	(void)site;

@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include "hooks/driver.h"
 #include "src/base/options.h"
-#include "src/cache/cache.h"
+#include "src/cache/notes.h"
 #include "src/launch/launch.h"
 
 #define FAKE_WINDOW(n) (UINT64_C(0x200000000000) + (UINT64_C(1) << 36) * (n))
@@ -53,6 +53,7 @@ struct fake {
 	CUdeviceptr base;
 	uint32_t row;
 	uint64_t told;
+	struct hs_notes_launch node; /* told of the last launch that was captured */
 	/* what the driver got */
 	struct hs_launch launched;
 	unsigned char params[4096]; /* packed as the driver would */

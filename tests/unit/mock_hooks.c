@@ -2,6 +2,7 @@
 #include "mock_hooks.h"
 #include "src/memory/peer.h"
 #include "src/base/log.h"
+#include "src/cache/nodes.h"
 #include "src/launch/launch.h"
 #include "src/memory/account.h"
 #include "src/memory/capture.h"
@@ -301,6 +302,43 @@ void hs_launch_capture_ending(CUstream stream, bool per_thread)
 	told.ending++;
 }
 
+void hs_nodes_capture_began(CUstream stream, bool per_thread)
+{
+	(void)stream, (void)per_thread;
+	told.fresh++;
+}
+
+void hs_nodes_captured(cuuint64_t id, CUgraph graph)
+{
+	assert_int_equal(id, 7);
+	told.captured = graph;
+}
+
+void hs_nodes_instantiated(CUgraphExec exec, CUgraph graph, uint64_t flags)
+{
+	(void)graph;
+	told.exec = exec;
+	told.flags = flags;
+}
+
+void hs_nodes_exec_goes(CUgraphExec exec)
+{
+	assert_ptr_equal(exec, told.exec);
+	told.exec = NULL;
+}
+
+void hs_nodes_changes(CUgraphExec exec, CUgraphNode node, CUgraph graph)
+{
+	told.changed_exec = exec;
+	told.changed_node = node;
+	told.changed_graph = graph;
+}
+
+bool hs_nodes_graph_goes(CUgraph graph)
+{
+	return graph == told.kept;
+}
+
 static CUresult call(void)
 {
 	driver.calls++;
@@ -405,7 +443,7 @@ static CUresult real_begin(CUstream stream, CUstreamCaptureMode mode)
 static CUresult real_end(CUstream stream, CUgraph *graph)
 {
 	(void)stream;
-	(void)graph;
+	*graph = (CUgraph)0x9;
 	if (driver.result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
 		driver.capture = CU_STREAM_CAPTURE_STATUS_NONE;
 	return call();
@@ -450,6 +488,39 @@ static CUresult real_replay(CUgraphExec exec, CUstream stream)
 	return call();
 }
 
+static CUresult real_instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+	(void)graph, (void)flags;
+	*exec = (CUgraphExec)0xe;
+	return call();
+}
+
+static CUresult real_update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
+{
+	(void)graph, (void)info;
+	assert_ptr_equal(told.changed_exec, exec); /* nothing rests there any more */
+	return call();
+}
+
+static CUresult real_exec_destroy(CUgraphExec exec)
+{
+	(void)exec;
+	assert_null(told.exec);
+	return call();
+}
+
+static CUresult real_graph_destroy(CUgraph graph)
+{
+	assert_ptr_not_equal(graph, told.kept);
+	return call();
+}
+
+static CUresult real_node_destroy(CUgraphNode node)
+{
+	assert_ptr_equal(told.changed_node, node);
+	return call();
+}
+
 static CUresult real_state(CUdevice device, unsigned *flags, int *active)
 {
 	(void)device;
@@ -484,6 +555,11 @@ int mock_reset(void **state)
 	mock_whole = true;
 	hs_inside = 0;
 	atomic_store(&hs_hook_state, HS_HOOK_ASLEEP);
+	hs_driver.cuGraphInstantiateWithFlags = real_instantiate;
+	hs_driver.cuGraphExecUpdate_v2 = real_update;
+	hs_driver.cuGraphExecDestroy = real_exec_destroy;
+	hs_driver.cuGraphDestroy = real_graph_destroy;
+	hs_driver.cuGraphDestroyNode = real_node_destroy;
 	hs_driver.cuCtxGetCurrent = real_current;
 	hs_driver.cuMemAlloc_v2 = real_alloc;
 	hs_driver.cuMemsetD8_v2 = real_fill8;

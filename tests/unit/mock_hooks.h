@@ -39,6 +39,11 @@ extern struct told {
 	CUstream stream;
 	bool per_thread;
 	CUfunction node;
+	int fresh; /* captures of their own graphs */
+	CUgraph captured, kept, changed_graph;
+	CUgraphExec exec, changed_exec;
+	CUgraphNode changed_node;
+	uint64_t flags;
 } told;
 
 extern struct asked {

@@ -339,6 +339,38 @@ static void captures_are_counted(void **state)
 	cuStreamBeginCapture_v2(STREAM, CU_STREAM_CAPTURE_MODE_GLOBAL);
 	assert_int_equal(told.captures, 0);
 	assert_int_equal(told.began, 1);
+	assert_int_equal(told.fresh, 1);
+	assert_null(told.captured);
+}
+
+/* Who keeps nodes in graphs is told of all that happens to them. */
+static void graphs_are_told(void **state)
+{
+	CUgraphExecUpdateResultInfo info;
+	CUgraphExec exec;
+	CUgraph graph;
+	(void)state;
+
+	driver.capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	assert_int_equal(cuStreamBeginCapture_v2(STREAM, CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
+	assert_int_equal(cuStreamEndCapture(STREAM, &graph), CUDA_SUCCESS);
+	assert_ptr_equal(told.captured, graph);
+	assert_int_equal(cuGraphInstantiateWithFlags(&exec, graph, 5), CUDA_SUCCESS);
+	assert_ptr_equal(told.exec, exec);
+	assert_int_equal(told.flags, 5);
+	cuGraphExecUpdate_v2(exec, graph, &info);
+	cuGraphDestroyNode((CUgraphNode)3);
+	driver.calls = 0;
+	told.kept = graph;
+	assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
+	assert_int_equal(driver.calls, 0);
+	told.kept = NULL;
+	assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
+	assert_int_equal(driver.calls, 1);
+	assert_int_equal(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+	driver.result = CUDA_ERROR_INVALID_VALUE;
+	cuGraphInstantiateWithFlags(&exec, graph, 0);
+	assert_null(told.exec);
 }
 
 static void launches_arrive_whole(void **state)
@@ -437,6 +469,7 @@ int main(void)
 		TEST(windows_settle_after_what_waits),
 		TEST(streams_take_captures_along),
 		TEST(captures_are_counted),
+		TEST(graphs_are_told),
 		TEST(launches_arrive_whole),
 		TEST(nodes_name_their_kernel),
 		TEST(nodes_name_what_they_write),

@@ -133,6 +133,14 @@ static void attention_in_a_capture(void **state)
 	fake.capturing = true; /* the fakes check the site */
 	assert_int_equal(fake_launch(&decode_b, 2, params), CUDA_SUCCESS);
 	assert_string_equal(fake.events, "reveal 1 kv 656;resolve 1;launch;attended 1;");
+	/* the engine's own list is kept */
+	assert_int_equal(fake.node.params, 2);
+	assert_int_equal(fake.node.count, 1);
+	assert_int_equal(fake.node.fields[0].param, 0);
+	assert_int_equal(fake.node.fields[0].offset, 64);
+	assert_int_equal(fake.node.fields[0].width, 8);
+	assert_int_equal(fake.node.fields[0].size, 280);
+	assert_int_equal(fake.node.fields[0].value, LIST);
 	hs_launch_capture_ending(NULL, false);
 	assert_non_null(strstr(fake.events, "attended 1;capture end;"));
 }
@@ -393,6 +401,15 @@ static void a_bound_is_rewritten(void **state)
 	assert_int_equal(fake_param(&bounded, 1, 24, 8), 0xabcdef);
 	assert_int_equal(fake.base, FAKE_WINDOW(2));
 	assert_int_equal(p.bound, 777);
+	assert_int_equal(fake.node.count, 0);
+	fake.capturing = true;
+	assert_int_equal(fake_launch(&bounded, 1, params), CUDA_SUCCESS);
+	assert_int_equal(fake.node.count, 2);
+	assert_int_equal(fake.node.fields[0].value, LIST);
+	assert_int_equal(fake.node.fields[1].param, 1);
+	assert_int_equal(fake.node.fields[1].offset, 20);
+	assert_int_equal(fake.node.fields[1].width, 4);
+	assert_int_equal(fake.node.fields[1].value, 777);
 }
 
 static int setup(void **state)
