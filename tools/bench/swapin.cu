@@ -7,6 +7,13 @@ HS_KERNEL(hs_swapin_empty, struct hs_swapin_empty_args)
 	(void)a;
 }
 
+HS_KERNEL(hs_swapin_small, struct hs_swapin_small_args)
+{
+	for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < a.count;
+		i += gridDim.x * blockDim.x)
+		a.out[i] = a.list[i];
+}
+
 /* One warp a row, four loads of 16 bytes a lane before the first store. */
 HS_KERNEL(hs_swapin_gather, struct hs_swapin_gather_args)
 {

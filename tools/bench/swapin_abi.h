@@ -50,4 +50,11 @@ struct hs_swapin_empty_args {
 	uint32_t unused;
 };
 
+/* Copies count entries: a kernel as small as most of a decode step's are. */
+struct hs_swapin_small_args {
+	const int32_t *list;
+	int32_t *out;
+	uint32_t count;
+};
+
 #endif
