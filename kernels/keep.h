@@ -318,15 +318,14 @@ HS_DEVICE void keep_counted(const struct hs_keep_args *a, uint64_t free, uint32_
 		hs_store_relaxed(&entry->counts[threadIdx.x], total);
 }
 
-/* After a launch that only hit: one warp, and it waits for nothing, since such a
- * launch is over before a pass that does. */
-HS_DEVICE void keep_idle(const struct hs_keep_args *a, uint64_t free, uint32_t now, bool tell)
+/* After a launch that only hit: one warp, and it waits for nothing more, since such
+ * a launch is over before a pass that does. */
+HS_DEVICE void keep_idle(const struct hs_keep_args *a, uint64_t free, uint32_t now,
+	uint32_t recent, uint32_t many, bool tell)
 {
 	const uint32_t layer = a->keep.count - 1, bit = 1u << layer % 32;
 	struct hs_entry *entry = &a->table->entries[layer];
 	struct hs_lane *own = &a->table->lanes[a->lane];
-	const uint32_t recent = hs_load_relaxed(&entry->recent);
-	const uint32_t many = hs_load_relaxed(&own->many[layer / 32]);
 
 	tell |= RESOLVE_COUNTS && now % 32 == 0;
 	if (!threadIdx.x) {
@@ -356,12 +355,14 @@ HS_SELDOM void keep_count(
 	const uint32_t now = hs_load_relaxed(&entry->clock);
 	const uint32_t from = hs_load_relaxed(&own->from[layer]);
 	const uint32_t missed = hs_load_relaxed(&own->missed[layer]);
+	const uint32_t recent = hs_load_relaxed(&entry->recent);
+	const uint32_t many = hs_load_relaxed(&own->many[layer / 32]);
 	bool counts;
 
 	/* The lane's own word, so all threads agree. */
 	if (!missed && !a->least && entry->order != HS_ORDER_ALL) {
 		if (!index && threadIdx.x < 32)
-			keep_idle(a, free, now, tell);
+			keep_idle(a, free, now, recent, many, tell);
 		return;
 	}
 	if (!threadIdx.x)
