@@ -91,3 +91,37 @@ COPY1D(cuMemcpyPeerAsync, PEER_ASYNC, (dst, to, src, from, bytes, stream), AT(ds
 	false)
 COPY1D(cuMemcpyPeerAsync_ptsz, PEER_ASYNC, (dst, to, src, from, bytes, stream), AT(dst), AT(src),
 	stream, true)
+
+/* Between a line and an array, of which we know no more than what is read or written
+ * of the line. */
+#define ARRAY(name, params, args, ptr, writes, per_thread)                                         \
+	HS_EXPORT CUresult name params                                                             \
+	{                                                                                          \
+		if (!hs_hook_begin())                                                              \
+			return HS_REAL(name) args;                                                 \
+		const struct hs_span span = AT(ptr);                                               \
+		const bool gated = hs_span_enter(ptr, 0);                                          \
+		const size_t whole = bytes;                                                        \
+		size_t done = 0;                                                                   \
+		CUresult result;                                                                   \
+		do {                                                                               \
+			if (gated)                                                                 \
+				bytes = hs_copy_seam(ptr, whole - done) - ptr;                     \
+			result = hs_driver.name args;                                              \
+			if (result != CUDA_SUCCESS)                                                \
+				break;                                                             \
+			done += bytes;                                                             \
+			ptr += bytes;                                                              \
+			offset += bytes;                                                           \
+		} while (done < whole);                                                            \
+		if (done && writes)                                                                \
+			hs_span_wrote(span, HS_SPAN_NOW, per_thread);                              \
+		return hs_span_leave(gated, result);                                               \
+	}
+
+#define FROM_ARRAY (CUdeviceptr dst, CUarray src, size_t offset, size_t bytes)
+#define TO_ARRAY (CUarray dst, size_t offset, CUdeviceptr src, size_t bytes)
+ARRAY(cuMemcpyAtoD_v2, FROM_ARRAY, (dst, src, offset, bytes), dst, true, false)
+ARRAY(cuMemcpyAtoD_v2_ptds, FROM_ARRAY, (dst, src, offset, bytes), dst, true, true)
+ARRAY(cuMemcpyDtoA_v2, TO_ARRAY, (dst, offset, src, bytes), src, false, false)
+ARRAY(cuMemcpyDtoA_v2_ptds, TO_ARRAY, (dst, offset, src, bytes), src, false, true)

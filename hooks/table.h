@@ -125,6 +125,10 @@
 	HOOK(cuMemcpyDtoD_v2_ptds, PFN_cuMemcpyDtoD_v7000_ptds, 0) \
 	HOOK(cuMemcpyDtoDAsync_v2, PFN_cuMemcpyDtoDAsync_v3020, 0) \
 	HOOK(cuMemcpyDtoDAsync_v2_ptsz, PFN_cuMemcpyDtoDAsync_v7000_ptsz, 0) \
+	HOOK(cuMemcpyAtoD_v2, PFN_cuMemcpyAtoD_v3020, 0) \
+	HOOK(cuMemcpyAtoD_v2_ptds, PFN_cuMemcpyAtoD_v7000_ptds, 0) \
+	HOOK(cuMemcpyDtoA_v2, PFN_cuMemcpyDtoA_v3020, 0) \
+	HOOK(cuMemcpyDtoA_v2_ptds, PFN_cuMemcpyDtoA_v7000_ptds, 0) \
 	HOOK(cuMemcpyPeer, PFN_cuMemcpyPeer_v4000, 0) \
 	HOOK(cuMemcpyPeer_ptds, PFN_cuMemcpyPeer_v7000_ptds, 0) \
 	HOOK(cuMemcpyPeerAsync, PFN_cuMemcpyPeerAsync_v4000, 0) \
@@ -175,6 +179,18 @@
 	HOOK(cuMemsetD2D16Async_ptsz, PFN_cuMemsetD2D16Async_v7000_ptsz, 0) \
 	HOOK(cuMemsetD2D32Async, PFN_cuMemsetD2D32Async_v3020, 0) \
 	HOOK(cuMemsetD2D32Async_ptsz, PFN_cuMemsetD2D32Async_v7000_ptsz, 0) \
+	HOOK(cuStreamWriteValue32, PFN_cuStreamWriteValue32_v8000, HS_ROW_OPTIONAL) \
+	HOOK(cuStreamWriteValue32_ptsz, PFN_cuStreamWriteValue32_v8000_ptsz, HS_ROW_OPTIONAL) \
+	HOOK(cuStreamWriteValue32_v2, PFN_cuStreamWriteValue32_v11070, HS_ROW_OPTIONAL) \
+	HOOK(cuStreamWriteValue32_v2_ptsz, PFN_cuStreamWriteValue32_v11070_ptsz, HS_ROW_OPTIONAL) \
+	HOOK(cuStreamWriteValue64, PFN_cuStreamWriteValue64_v9000, HS_ROW_OPTIONAL) \
+	HOOK(cuStreamWriteValue64_ptsz, PFN_cuStreamWriteValue64_v9000_ptsz, HS_ROW_OPTIONAL) \
+	HOOK(cuStreamWriteValue64_v2, PFN_cuStreamWriteValue64_v11070, HS_ROW_OPTIONAL) \
+	HOOK(cuStreamWriteValue64_v2_ptsz, PFN_cuStreamWriteValue64_v11070_ptsz, HS_ROW_OPTIONAL) \
+	HOOK(cuStreamBatchMemOp, PFN_cuStreamBatchMemOp_v8000, HS_ROW_OPTIONAL) \
+	HOOK(cuStreamBatchMemOp_ptsz, PFN_cuStreamBatchMemOp_v8000_ptsz, HS_ROW_OPTIONAL) \
+	HOOK(cuStreamBatchMemOp_v2, PFN_cuStreamBatchMemOp_v11070, HS_ROW_OPTIONAL) \
+	HOOK(cuStreamBatchMemOp_v2_ptsz, PFN_cuStreamBatchMemOp_v11070_ptsz, HS_ROW_OPTIONAL) \
 	USE(cuInit, PFN_cuInit_v2000, 0) \
 	USE(cuDriverGetVersion, PFN_cuDriverGetVersion_v2020, 0) \
 	USE(cuDeviceGet, PFN_cuDeviceGet_v2000, 0) \

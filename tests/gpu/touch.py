@@ -15,6 +15,7 @@ import sys
 # program, parts, whether it also runs with HISPARSE_DISABLE
 PROGRAMS = (
     ("copies", ("lines", "boxes", "batches", "fills", "captured"), True),
+    ("values", ("values", "arrays"), True),
     ("nodes", ("nodes",), True),
     ("rest", ("moved", "placed", "changed", "verified"), False),
     ("boxes", ("rules",), True),
