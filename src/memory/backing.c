@@ -81,7 +81,20 @@ static int node_of(CUdevice device)
 	return attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device);
 }
 
-/* 2-4 GiB/s (driver 580.159.04): the driver pins page by page. */
+/*
+ * 2-4 GiB/s (driver 580.159.04): the driver pins page by page. It is what is left for
+ * windows in ranges (range.h), and where registered memory cannot be had.
+ *
+ * Ranges are not registered because that needs addresses which the driver has not
+ * reserved, and it gives those back only as it gave them out: a whole reservation, in
+ * which nothing is mapped, and which began at a multiple of 32 MiB. So every range
+ * would have to be a reservation of its own (of 64 MiB, some two thousand on an H200,
+ * each of which has to be asked for past the addresses that the driver keeps in stock),
+ * and what is around the edges of each layer, which are cut at 2 MiB, would be the
+ * driver's all the same. Besides, 64 MiB at a time are too few for 16 threads: the
+ * pages of all of them would have to be made in one go, before it is known which
+ * ranges go.
+ */
 static CUresult host_create(struct hs_backing *backing)
 {
 	const int node = node_of(backing->device);
