@@ -38,6 +38,8 @@ static struct {
 	char path[PATH_MAX], record_path[PATH_MAX];
 	uint64_t flushed;
 	bool launched; /* since then */
+	bool timed;    /* kernels are waited for */
+	bool told;     /* a launch of this trace was */
 } session = {.locks = {-1, -1}};
 
 static uint64_t now_ns(void)
@@ -112,7 +114,7 @@ static void take(CUdevice device, const struct hs_journal_head *record, void *da
 		if (session.record)
 			hs_record_add(session.record, record);
 	} else if (session.timeline && !session.stopping) {
-		session.launched = true;
+		session.launched = session.told = true;
 		hs_layer_each(find_row, &row);
 		hs_timeline_launch(session.timeline, (uint32_t)device,
 			(const struct hs_journal_launch *)(const void *)record, row.row,
@@ -156,6 +158,13 @@ static void advance(bool all)
 	hs_export_flush(session.export);
 }
 
+static void untimed(const char *since)
+{
+	hs_warn("trace: %s: another profiler took CUPTI over: no kernel times%s", session.path,
+		since);
+	session.timed = false;
+}
+
 static void close_trace(void)
 {
 	struct hs_trace_tail tail;
@@ -163,6 +172,11 @@ static void close_trace(void)
 
 	if (!session.export)
 		return;
+	/* Somebody may have the records without having subscribed, and a short trace ends
+	 * before flushes that bring nothing tell. */
+	if (session.timed && session.told && !hs_timeline_latest(session.timeline) &&
+		!hs_cupti_lost())
+		untimed("");
 	advance(true);
 	hs_timeline_tail(session.timeline, &tail);
 	tail.lost_kernels += hs_cupti_lost();
@@ -203,8 +217,7 @@ static bool flush_cupti(bool launched)
 static void flush(bool taken)
 {
 	if (taken && session.timeline) {
-		hs_warn("trace: %s: another profiler took CUPTI over: no kernel times from here on",
-			session.path);
+		untimed(" from here on");
 		hs_timeline_untimed(session.timeline);
 	}
 	advance(false);
@@ -294,6 +307,8 @@ static int start_trace(const char *name, char *line, size_t room)
 	if (error)
 		goto stop;
 	session.timeline = hs_timeline_create(session.export, !head.why);
+	session.timed = !head.why;
+	session.told = false;
 	error = session.timeline ? start_thread() : -ENOMEM;
 	if (error)
 		goto close;

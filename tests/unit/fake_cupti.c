@@ -64,7 +64,7 @@ EXPORT void fake_deliver_foreign(unsigned char *buffer, size_t size)
 EXPORT void fake_kernel(uint64_t start, uint64_t end, uint64_t node, const char *name)
 {
 	pthread_mutex_lock(&lock);
-	if (fake.enabled) {
+	if (fake.enabled && !fake.mute) {
 		if (count == RECORDS)
 			abort();
 		records[count] = (CUpti_ActivityKernel9){

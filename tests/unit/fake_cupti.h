@@ -13,6 +13,7 @@ struct fake_cupti {
 	int refuse;		  /* enabling fails */
 	unsigned late;		  /* kernels that the next flush brings */
 	int stuck;		  /* only a forced flush brings the buffer */
+	int mute;		  /* kernels are recorded for somebody else */
 	size_t dropped;		  /* records, told with the next buffer */
 	unsigned flushes, forced; /* calls, the flag of the last one */
 };

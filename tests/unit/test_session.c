@@ -32,11 +32,15 @@ struct hs_driver hs_driver;
 __thread int hs_inside;
 
 static __typeof__(fake_kernel) *run_kernel;
+static struct fake_cupti *fake;
 static char request[HS_CONTROL_BYTES], answer[HS_CONTROL_BYTES], path[64];
+static char warning[256]; /* the last one */
+static unsigned warnings;
 
 /* The device. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned asked, told;
+static bool idle;   /* nothing is launched at a stop */
 static bool prompt; /* what is asked for becomes so at once */
 static uint64_t since, base[HS_COUNTS], totals[HS_COUNTS];
 static struct hs_journal_launch ring[RING];
@@ -65,14 +69,18 @@ const struct hs_options *hs_options(void)
 
 bool hs_log_on(enum hs_log_level level)
 {
-	(void)level;
-	return false;
+	return level <= HS_LOG_WARN;
 }
 
 void hs_log_write(enum hs_log_level level, const char *format, ...)
 {
+	va_list args;
+
 	(void)level;
-	(void)format;
+	va_start(args, format);
+	vsnprintf(warning, sizeof(warning), format, args);
+	va_end(args);
+	warnings++;
 }
 
 void hs_layer_each(void (*visit)(struct hs_layer *layer, void *data), void *data)
@@ -95,14 +103,14 @@ static void launch(void);
 bool hs_control_read(char text[HS_CONTROL_BYTES])
 {
 	strcpy(text, request);
-	if (!strcmp(request, "stop"))
+	if (!strcmp(request, "stop") && !idle)
 		launch();
 	return *request;
 }
 
 void hs_control_answer(bool done, const char *text)
 {
-	if (!strcmp(request, "stop"))
+	if (!strcmp(request, "stop") && !idle)
 		launch();
 	*request = '\0';
 	snprintf(answer, sizeof(answer), "%s %.*s", done ? "done" : "failed", PATH_MAX, text);
@@ -235,15 +243,11 @@ static void start(void)
 	assert_non_null(strstr(answer, "with kernel times"));
 }
 
-/* The swap-ins of the trace that was stopped, but for so many at first of which only
- * the times are known. Each has the times and the counts of one and the same launch. */
-static unsigned swap_ins(unsigned unmatched)
+/* What the trace that was stopped has in its file, up to its end. */
+static const char *traced(void)
 {
-	static char text[1 << 18], *line;
+	static char text[1 << 18];
 	const uint64_t until = now() + 10000000000u;
-	unsigned long long node, misses;
-	char end_line[96];
-	unsigned n = 0;
 	FILE *file;
 
 	do {
@@ -253,6 +257,18 @@ static unsigned swap_ins(unsigned unmatched)
 		fclose(file);
 	} while (!strstr(text, "\"type\":\"end\"") && now() < until);
 	unlink(path);
+	return text;
+}
+
+/* Its swap-ins, but for so many at first of which only the times are known. Each has
+ * the times and the counts of one and the same launch. */
+static unsigned swap_ins(unsigned unmatched)
+{
+	const char *text = traced(), *line;
+	unsigned long long node, misses;
+	char end_line[96];
+	unsigned n = 0;
+
 	snprintf(end_line, sizeof(end_line),
 		"\"lost_kernels\":0,\"lost_launches\":0,\"unmatched\":%u}", unmatched);
 	if (!strstr(text, end_line))
@@ -280,12 +296,17 @@ static unsigned swap_ins(unsigned unmatched)
 
 static int set_up(void **state)
 {
+	void *library;
+
 	(void)state;
 	hs_driver.cuCtxSynchronize = synchronize;
 	/* The first request comes after the options were read. */
 	hs_session_settle();
-	run_kernel =
-		(__typeof__(fake_kernel) *)dlsym(dlopen("libcupti.so.13", RTLD_NOW), "fake_kernel");
+	library = dlopen("libcupti.so.13", RTLD_NOW);
+	if (!library)
+		return -1;
+	fake = ((__typeof__(fake_cupti) *)dlsym(library, "fake_cupti"))();
+	run_kernel = (__typeof__(fake_kernel) *)dlsym(library, "fake_kernel");
 	return !run_kernel;
 }
 
@@ -364,6 +385,51 @@ static void test_early(void **state)
 	}
 }
 
+/* A profiler lets us subscribe and gets the kernels' records: a trace too short to
+ * find out while it runs says so at its end, once, and has the counts. */
+static void test_mute(void **state)
+{
+	const char *line;
+	unsigned n = 0;
+
+	(void)state;
+	prompt = true;
+	assert_int_equal(warnings, 0);
+	for (unsigned i = 1; i < 3; i++) {
+		fake->mute = 1;
+		start();
+		launch_some();
+		ask("stop");
+		for (line = traced(); (line = strstr(line, "\"kind\":\"swap-in\"")); line++)
+			n++;
+		assert_int_equal(n, i * (RUNS + 1));
+		assert_int_equal(warnings, i);
+		assert_non_null(strstr(warning, path));
+		assert_non_null(strstr(warning, "another profiler"));
+		fake->mute = 0;
+		start();
+		launch_some();
+		ask("stop");
+		assert_int_equal(swap_ins(0), RUNS + 1);
+		assert_int_equal(warnings, i);
+	}
+}
+
+/* Without launches none is missed. */
+static void test_idle(void **state)
+{
+	const unsigned before = warnings;
+
+	(void)state;
+	prompt = true;
+	start();
+	idle = true;
+	ask("stop");
+	idle = false;
+	assert_int_equal(swap_ins(0), 0);
+	assert_int_equal(warnings, before);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -371,6 +437,8 @@ int main(void)
 		cmocka_unit_test(test_late),
 		cmocka_unit_test(test_waits),
 		cmocka_unit_test(test_early),
+		cmocka_unit_test(test_mute),
+		cmocka_unit_test(test_idle),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, NULL);
