@@ -139,10 +139,17 @@ struct hs_entry {
 	uint64_t totals[HS_COUNTS] __attribute__((aligned(128)));
 } __attribute__((aligned(128)));
 
+/* Blocks of a count; those of them that counted rows by age, or looked at all rows. */
+#define HS_COUNTED(blocks, bins, all)                                                              \
+	((uint32_t)(blocks) | (uint32_t)(bins) << 10 | (uint32_t)(all) << 20)
+#define HS_COUNTED_BLOCKS(v) ((v)&0x3ff)
+#define HS_COUNTED_BINS(v) ((v) >> 10 & 0x3ff)
+#define HS_COUNTED_ALL(v) ((v) >> 20)
+
 /* One captured graph's stream or one eager stream: its launches never overlap
  * each other. All of it is scratch that only its own launches use. */
 struct hs_lane {
-	uint32_t counted;	       /* blocks of a count that are done */
+	uint32_t counted;	       /* HS_COUNTED of the blocks of a count that are done */
 	uint32_t listed;	       /* blocks of a listing that are */
 	uint32_t told;		       /* blocks of a launch that are, when somebody asks */
 	uint32_t arrived;	       /* blocks that have looked up, before a walk */

@@ -39,7 +39,7 @@
 #define KEEP_APPENDED (HS_LISTINGS - 16)
 
 struct keep_shared {
-	uint32_t need, recent, last, held, holes;
+	uint32_t need, recent, last, held, holes, all;
 	uint32_t sums[HS_WARPS];
 	struct hs_kept kept;
 	uint32_t bins[HS_AGES];
@@ -97,16 +97,21 @@ HS_DEVICE void keep_load(const uint32_t *p, uint32_t h, uint32_t *out)
 	out[3] = v.w;
 }
 
-/* What the lane's last launch over the layer fetched is there: ready for all. */
-HS_DEVICE void keep_ready(struct hs_entry *entry, uint32_t from, uint64_t free, uint32_t lane,
-	uint32_t first, uint32_t step)
+/* With many listings since, the ring does not say any more what was taken from
+ * there on: all rows have to be looked at. */
+HS_DEVICE bool keep_far(const struct hs_entry *entry, uint32_t from, uint64_t free)
+{
+	const uint32_t spares = keep_spares(entry, free), half = entry->rows / 2;
+
+	return (uint32_t)free + (spares < half ? half - spares : 0) - from > entry->mask + 1;
+}
+
+/* What the lane's last launch over the layer fetched is there: ready for all.
+ * Other lanes' rows are among those looked at. */
+HS_DEVICE void keep_ready(struct hs_entry *entry, uint32_t from, uint64_t free, bool all,
+	uint32_t lane, uint32_t first, uint32_t step)
 {
 	uint32_t to = (uint32_t)free - keep_left(free);
-	/* Other lanes' rows are among them; with many listings since, the ring does
-	 * not say them any more, and all rows are looked at (threads may differ). */
-	const uint32_t spares = keep_spares(entry, free), half = entry->rows / 2;
-	const bool all =
-		(uint32_t)free + (spares < half ? half - spares : 0) - from > entry->mask + 1;
 
 	if (all) {
 		from = 0;
@@ -365,24 +370,35 @@ HS_SELDOM void keep_count(
 			keep_idle(a, free, now, recent, many, tell);
 		return;
 	}
-	if (!threadIdx.x)
+	if (!threadIdx.x) {
 		s->need = keep_need(entry, free, a->least, &s->recent);
-	keep_ready(
-		entry, from, free, a->lane, index * HS_THREADS + threadIdx.x, blocks * HS_THREADS);
+		s->all = keep_far(entry, from, free);
+	}
+	__syncthreads();
+	keep_ready(entry, from, free, s->all, a->lane, index * HS_THREADS + threadIdx.x,
+		blocks * HS_THREADS);
 	__syncthreads();
 	counts = s->need && entry->order != HS_ORDER_ALL;
 	if (counts)
 		keep_histogram(entry, own, now, index, blocks, s);
 	__syncthreads();
 	if (!threadIdx.x) {
-		s->last = hs_atomic_add(&own->counted, counts ? 0x10001u : 1u);
-		s->last += counts ? 0x10001u : 1u;
-		if ((s->last & 0xffff) == blocks)
+		const uint32_t one = HS_COUNTED(1u, counts, s->all);
+
+		s->last = hs_atomic_add(&own->counted, one) + one;
+		if (HS_COUNTED_BLOCKS(s->last) == blocks) {
 			hs_fence();
+			s->all = HS_COUNTED_ALL(s->last) != blocks &&
+				 keep_far(entry, from, hs_load_relaxed(&entry->free));
+		}
 	}
 	__syncthreads();
-	if ((s->last & 0xffff) == blocks)
-		keep_counted(a, free, now, s->last >> 16, tell, s);
+	if (HS_COUNTED_BLOCKS(s->last) != blocks)
+		return;
+	/* Other lanes listed meanwhile, and not all blocks knew. */
+	if (s->all)
+		keep_ready(entry, from, free, true, a->lane, threadIdx.x, HS_THREADS);
+	keep_counted(a, free, now, HS_COUNTED_BINS(s->last), tell, s);
 }
 
 #endif

@@ -7,6 +7,8 @@
 #include "tests/unit/cache_rig.h"
 
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { LISTS = 160, K = 48, OWN = 80, SHARED = 500, SEEDS = 12 };
 
@@ -116,13 +118,28 @@ static void test_overlap(void **s)
 	assert_true(rig.hot > rig.read / 8);
 }
 
-/* The same with eviction that does not look at the lanes. */
+/* The same with eviction that does not look at the lanes: about every second seed
+ * shows it, which ones changes with the kernels. */
 static void test_planted_flight(void **s)
 {
+	bool shown = false;
+
 	(void)s;
 	hs_plant = HS_PLANT_FLIGHT;
-	run(6); /* every second seed shows it */
-	assert_int_not_equal(rig.wrong, 0);
+	for (uint64_t seed = 1; seed <= 16 && !shown; seed++) {
+		const pid_t child = fork();
+		int status;
+
+		if (!child) {
+			run(seed);
+			_exit(rig.wrong != 0);
+		}
+		assert_true(child > 0);
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_true(WIFEXITED(status));
+		shown = WEXITSTATUS(status);
+	}
+	assert_true(shown);
 }
 
 static void test_planted_stale(void **s)
