@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include "hooks/copy.h"
-#include "src/memory/peer.h"
 
 /* Of `left` bytes those that lie between seams on either side. */
 static size_t run(CUdeviceptr dst, CUdeviceptr src, size_t left)

@@ -15,6 +15,7 @@
 #include "src/memory/copy.h"
 #include "src/memory/gate.h"
 #include "src/memory/memory.h"
+#include "src/memory/peer.h"
 
 struct hs_span {
 	CUdeviceptr start;
@@ -25,6 +26,7 @@ static inline bool hs_span_enter(CUdeviceptr dst, CUdeviceptr src)
 {
 	if (!hs_window_any() || (!hs_window_find(dst) && !hs_window_find(src)))
 		return false;
+	hs_peer_note();
 	hs_gate_enter();
 	return true;
 }

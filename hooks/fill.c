@@ -3,6 +3,7 @@
 #include "src/memory/copy.h"
 #include "src/memory/gate.h"
 #include "src/memory/memory.h"
+#include "src/memory/peer.h"
 
 /*
  * Fills. The driver refuses one that crosses a seam between two backings
@@ -71,6 +72,7 @@ static CUresult fill(const struct fill *f)
 
 	if (!window || !extent(f))
 		return hs_hook_end(f->forward(f));
+	hs_peer_note();
 	hs_gate_enter();
 	result = fill_rows(*f);
 	(f->value ? hs_copy_wrote : hs_copy_filled)(

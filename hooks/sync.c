@@ -46,7 +46,7 @@ static CUcontext primary(CUdevice device)
 	unsigned flags;
 	int active = 0;
 
-	if (!hs_window_any() ||
+	if ((!hs_window_any() && !hs_peer_any()) ||
 		hs_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS ||
 		!active || hs_driver.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
 		return NULL;
@@ -68,7 +68,7 @@ HS_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
 {
 	if (!hs_hook_begin())
 		return HS_REAL(cuCtxDestroy_v2)(context);
-	if (hs_window_any())
+	if (hs_window_any() || hs_peer_any())
 		hs_memory_context_gone(context);
 	hs_capture_context_gone(context);
 	return hs_hook_end(hs_driver.cuCtxDestroy_v2(context));

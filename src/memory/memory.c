@@ -9,6 +9,7 @@
 #include "src/memory/gate.h"
 #include "src/memory/move.h"
 #include "src/memory/own.h"
+#include "src/memory/peer.h"
 #include "src/memory/place.h"
 #include "src/memory/range.h"
 #include "src/memory/settle.h"
@@ -225,6 +226,7 @@ void hs_memory_context_gone(CUcontext context)
 		hs_memory_mark();
 	}
 	hs_own_forget(context);
+	hs_peer_forget(context);
 	hs_cache_context_gone(context);
 	if (stopped)
 		hs_world_start();

@@ -7,6 +7,43 @@
 #define DEVICES 64
 
 static _Atomic uint64_t peers[DEVICES];
+static CUcontext _Atomic users[HS_PEER_USERS];
+static _Atomic bool any;
+
+void hs_peer_note(void)
+{
+	CUcontext context = NULL, none;
+
+	hs_driver.cuCtxGetCurrent(&context);
+	for (unsigned i = 0; i < HS_PEER_USERS && context; i++)
+		if (hs_peer_user(i) == context)
+			return;
+	for (unsigned i = 0; i < HS_PEER_USERS && context; i++) {
+		none = NULL;
+		if (atomic_compare_exchange_strong(&users[i], &none, context))
+			context = NULL;
+	}
+	atomic_store(&any, true);
+}
+
+bool hs_peer_any(void)
+{
+	return atomic_load_explicit(&any, memory_order_relaxed);
+}
+
+CUcontext hs_peer_user(unsigned i)
+{
+	return atomic_load_explicit(&users[i], memory_order_relaxed);
+}
+
+void hs_peer_forget(CUcontext context)
+{
+	for (unsigned i = 0; i < HS_PEER_USERS; i++) {
+		CUcontext expected = context;
+
+		atomic_compare_exchange_strong(&users[i], &expected, NULL);
+	}
+}
 
 uint64_t hs_peers(CUdevice device)
 {
@@ -46,6 +83,7 @@ void hs_peer_enabled(CUcontext other)
 	if (hs_driver.cuCtxGetDevice(&with) != CUDA_SUCCESS || with < 0 || with >= DEVICES ||
 		!device_of(other, &device))
 		return;
+	hs_peer_note();
 	hs_memory_lock();
 	atomic_fetch_or(&peers[device], 1ull << with);
 	for (struct hs_holding *h = hs_holding_next(NULL); h; h = hs_holding_next(h)) {

@@ -9,6 +9,7 @@
  */
 
 #include <stdbool.h>
+#include <stdint.h>
 #include "hooks/driver.h"
 
 /* The current context got peer access to another: windows of that one's device are
@@ -26,5 +27,19 @@ struct hs_peer_ends {
 	CUcontext to, from;
 };
 bool hs_peer_far(CUdeviceptr dst, CUdeviceptr src, struct hs_peer_ends *ends);
+
+/*
+ * Contexts whose work may touch windows of others: those that have access, and those
+ * that copied or filled. Before a window moves they must be idle, too.
+ *
+ * note: the current one, which is about to. Costs next to nothing once it is known;
+ * beyond HS_PEER_USERS none are. user: NULL where there is none. forget: it is about
+ * to be destroyed.
+ */
+#define HS_PEER_USERS 64
+void hs_peer_note(void);
+bool hs_peer_any(void);
+CUcontext hs_peer_user(unsigned i);
+void hs_peer_forget(CUcontext context);
 
 #endif

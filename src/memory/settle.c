@@ -5,6 +5,7 @@
 #include "src/cache/cache.h"
 #include "src/memory/capture.h"
 #include "src/memory/gate.h"
+#include "src/memory/peer.h"
 #include "src/memory/place.h"
 #include "src/memory/settle.h"
 #include "src/memory/window.h"
@@ -73,11 +74,17 @@ static bool context_idle(CUcontext context, int64_t until, bool waits)
 static bool all_idle(bool waits)
 {
 	const int64_t until = now_ns() + (waits ? PATIENCE_NS : GLANCE_NS);
-	CUcontext last = NULL;
+	CUcontext first = NULL, last;
 
-	if (hs_driver.cuCtxGetCurrent(&last) == CUDA_SUCCESS && last &&
-		!context_idle(last, until, waits))
+	if (hs_driver.cuCtxGetCurrent(&first) == CUDA_SUCCESS && first &&
+		!context_idle(first, until, waits))
 		return false;
+	for (unsigned i = 0; i < HS_PEER_USERS; i++) {
+		last = hs_peer_user(i);
+		if (last && last != first && !context_idle(last, until, waits))
+			return false;
+	}
+	last = first;
 	for (struct hs_holding *h = hs_holding_next(NULL); h; h = hs_holding_next(h)) {
 		if (!h->context || h->context == last)
 			continue;

@@ -23,7 +23,8 @@ struct fake fake = {
 	.device_bytes = 256 * MIB,
 };
 
-static CUcontext current = (CUcontext)0x1000;
+static CUcontext current = (CUcontext)0x1000, under[16];
+static int depth;
 
 static CUresult alloc(CUdeviceptr *out, size_t bytes)
 {
@@ -130,6 +131,8 @@ static CUresult context_device(CUdevice *device)
 
 static CUresult context_push(CUcontext context)
 {
+	assert_in_range(depth, 0, 15);
+	under[depth++] = current;
 	current = context;
 	return CUDA_SUCCESS;
 }
@@ -137,6 +140,8 @@ static CUresult context_push(CUcontext context)
 static CUresult context_pop(CUcontext *context)
 {
 	*context = current;
+	assert_in_range(depth, 1, 16);
+	current = under[--depth];
 	return CUDA_SUCCESS;
 }
 
@@ -173,6 +178,8 @@ static CUresult event_query(CUevent event)
 {
 	assert_ptr_equal(event, 0x99);
 	fake.queries++;
+	if (fake.busy_context && fake.busy_context != current)
+		return CUDA_SUCCESS;
 	if (fake.endless || (fake.busy && fake.queries % 3))
 		return CUDA_ERROR_NOT_READY;
 	fake.busy = false;

@@ -34,6 +34,7 @@ struct fake {
 	bool busy;	   /* kernels run; a few queries end them */
 	bool endless;	   /* nothing does */
 	bool capturing;	   /* a synchronise would break a capture */
+	CUcontext busy_context; /* not NULL: only its kernels run */
 	int events, queries, full_syncs; /* full: cuCtxSynchronize */
 	int syncs, unmapped_while_busy, broken_captures, outside;
 	int reservations, mappings, handles, registered, driver_allocs;

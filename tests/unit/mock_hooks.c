@@ -203,6 +203,15 @@ void hs_peer_enabled(CUcontext other)
 	(void)other;
 }
 
+void hs_peer_note(void)
+{
+}
+
+bool hs_peer_any(void)
+{
+	return false;
+}
+
 bool hs_peer_far(CUdeviceptr dst, CUdeviceptr src, struct hs_peer_ends *ends)
 {
 	(void)dst, (void)src, (void)ends;

@@ -7,6 +7,7 @@
 #include "src/memory/capture.h"
 #include "src/memory/copy.h"
 #include "src/memory/gate.h"
+#include "src/memory/peer.h"
 
 #define BYTES (8 * MIB)
 
@@ -219,6 +220,35 @@ static void a_device_that_never_idles_is_not_waited_for(void **state)
 	assert_int_equal(fake.events, 0);
 }
 
+/* A window of this context, a copy that another one's stream makes. */
+static void who_copied_to_a_window_is_waited_for(void **state)
+{
+	CUdeviceptr kv = fake_window(8);
+	CUcontext other = (CUcontext)0x2000, popped;
+
+	(void)state;
+	fake.options.place = HS_OPTION_HOST;
+	reveal(kv, HS_USE_KV);
+	hs_driver.cuCtxPushCurrent_v2(other);
+	hs_peer_note();
+	hs_driver.cuCtxPopCurrent_v2(&popped);
+	fake.busy_context = other;
+	fake.endless = fake.busy = true;
+	hs_memory_settle(false);
+	assert_int_equal(tail(kv), HS_PLACE_DEVICE);
+	fake.endless = false;
+	while (tail(kv) == HS_PLACE_DEVICE)
+		hs_memory_settle(true);
+	assert_int_equal(fake.unmapped_while_busy, 0);
+	/* Nor is it asked once it is gone. */
+	hs_memory_context_gone(other);
+	fake.endless = true;
+	kv = fake_window(8);
+	reveal(kv, HS_USE_KV);
+	hs_memory_settle(true);
+	assert_int_equal(tail(kv), HS_PLACE_HOST);
+}
+
 /* A driver before 12.5: only calls that wait anyway may wait without an end. */
 static void an_older_driver_moves_where_the_engine_waits(void **state)
 {
@@ -424,6 +454,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_failing_small_allocation_moves_a_window_out),
 		cmocka_unit_test(no_move_while_a_capture_is_open),
 		cmocka_unit_test(a_device_that_never_idles_is_not_waited_for),
+		cmocka_unit_test(who_copied_to_a_window_is_waited_for),
 		cmocka_unit_test(an_older_driver_moves_where_the_engine_waits),
 		cmocka_unit_test(nobody_inside_the_gate_moves_a_window),
 		cmocka_unit_test(windows_begin_on_the_host),
