@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -24,7 +25,7 @@ import variants  # noqa: E402
 variants.GPU = HERE  # there always
 BUILD = pathlib.Path(sys.argv.pop(1)) if os.path.isdir((sys.argv + [""])[1]) else None
 # What uses the GPU beside the fake server, on the stand-in driver.
-SCHEDULER = ("examples/dsa_decode --layers 2 --requests 8 --prompt 1500 --tokens 3000 --topk 64 "
+SCHEDULER = ("examples/dsa_decode --layers 2 --requests 400 --prompt 500 --tokens 3000 --topk 64 "
              "--threads 2 --max-batch 8")
 
 
@@ -47,11 +48,11 @@ class Harness(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.out = pathlib.Path(folder.name)
 
-    def call(self, name, engine, names, *options, tokens=100000, status=0):
+    def call(self, name, engine, names, *options, tokens=100000, status=0, drive=()):
         """Runs a script's main with the fakes; checks its status."""
         library = self.out / "not-a-library.so"
         library.touch()
-        options = [*options, "--library", str(library), "--"]
+        options = [*options, "--library", str(library), "--", *drive]
         if engine == "sglang":
             options += ["--port", free_port()]
         os.environ |= dict(FAKE_TOKENS=str(tokens), PYTHONDONTWRITEBYTECODE="1")
@@ -123,8 +124,8 @@ class Harness(unittest.TestCase):
 
     def test_churn(self):
         for engine, group in (("vllm", "many"), ("sglang", "churn")):
-            self.call("showings", engine, [f"{group}-plain", f"{group}-preload"], "--seconds", "2",
-                      "--prompt", "900", "--requests", "2", "--churn")
+            self.call("showings", engine, [f"{group}-plain", f"{group}-preload"], "--seconds", "1",
+                      "--prompt", "900", "--requests", "32", "--churn")
             summary = (self.out / "summary.txt").read_text()
             for moment in ("during1", "after"):
                 self.assertIn(f"{group}-plain before and {group}-preload {moment}: "
@@ -143,23 +144,24 @@ class Harness(unittest.TestCase):
 
     def test_engine(self):
         for engine in ("vllm", "sglang"):
-            self.call("engine", engine, ["plain1", "plain2", "graphs"])
+            self.call("engine", engine, ["plain1", "plain2", "graphs"],
+                      drive=("--lens", "2500,5000"))
             self.assertEqual(self.figures("graphs")["cached_tokens"] > 0, engine == "sglang")
-            self.assertIn("plain1 and graphs: same token ids 16/16",
+            self.assertIn("plain1 and graphs: same token ids 4/4",
                           (self.out / "summary.txt").read_text())
             self.assertGreater(self.results()[f"{engine} graphs bench_tokens_per_s"]["value"], 0)
 
     @unittest.skipUnless(BUILD, "no build folder")
     def test_see(self):
         """Everything but kernel times, of a process below the server's, in its session."""
-        env = dict(os.environ, SEE_WITHOUT_GPU="1", FAKE_TOKENS="100000", FAKE_TOKEN_S="0.003",
+        env = dict(os.environ, SEE_WITHOUT_GPU="1", FAKE_TOKENS="100000", FAKE_TOKEN_S="0.005",
                    FAKE_SCHEDULER=f"{BUILD}/{SCHEDULER}", HISPARSE_HOST_GIB="0.6",
                    HISPARSE_WINDOW_MIB="4", SOFTGPU_MEMORY_MIB="512",
                    LD_LIBRARY_PATH=str(BUILD / "tests/softgpu"))
         done = subprocess.run(
             [sys.executable, "-B", HERE / "see", "sglang", HERE / "fakes", "ckpt", self.out,
-             "--build", BUILD, "--doctor", "--slots", "4096", "--rows", "1", "--dsat-mib", "1",
-             "--port", free_port(), "--limit", "100"], env=env, text=True,
+             "--build", BUILD, "--doctor", "--slots", "2048", "--rows", "1", "--dsat-mib", "1",
+             "--tokens", "64", "--port", free_port(), "--limit", "200"], env=env, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.assertEqual(done.returncode, 0, done.stdout)
         for line in ("trace.jsonl: stopped", "trace.pftrace: stopped", "top: 2 layers",
@@ -169,6 +171,25 @@ class Harness(unittest.TestCase):
         self.out /= "see-sglang"
         self.assertGreater(self.results()["sglang bench_tokens_per_s"]["value"], 0)
         self.assertTrue((self.out / "plots/index.html").exists())
+
+    def test_see_waits_for_counters_to_move(self):
+        look = script("see").Look(types.SimpleNamespace(engine="vllm", out=self.out, limit=99,
+                                                        build=self.out, site=""))
+        moved = []
+        for rows in ({}, dict(hits=(0, 0), misses=(0, 0)), dict(hits=(5, 0), misses=(3, 0)),
+                     dict(hits=(5, 4), misses=(0, 0)), dict(hits=(5, 4), misses=(3, 0))):
+            (look.out / "run.prom").write_text("".join(
+                f'hisparse_layer_{what}_total{{device="0",layer="{i}"}} {n}\n'
+                for what, counts in rows.items() for i, n in enumerate(counts)))
+            moved.append(bool(look.swaps()))
+        self.assertEqual(moved, [False, False, False, False, True])
+        # Nobody waits for an engine that has ended.
+        look.wait(subprocess.Popen("true"), lambda: False, 99)
+        looks = iter(moved)
+        with subprocess.Popen("cat", stdin=subprocess.PIPE) as engine:
+            look.wait(engine, lambda: next(looks), 99)
+            engine.stdin.close()
+        self.assertEqual(list(looks), [])
 
     def test_see_asks_doctor_for_more_than_words(self):
         good = [dict(level=level, topic=topic, finding=finding) for level, topic, finding in (

@@ -6,7 +6,8 @@ through `Request.note` and `Request.finish`, and tells `facts()`. Phases, given 
 KIND or KIND:key=value,key=value, run one after another in one engine:
 
   turns    lens=3000+5000+…, tokens=32: the same prompts twice, with log-probabilities
-  bench    copies=2, lens, tokens=256: copies of each prompt, all at once
+  bench    copies=2, lens, tokens=256: copies of each prompt, all at once; until=FILE: again
+           and again until there is such a file
   tiny     one prompt of 3,000 tokens, 8 tokens: lets the windows become known
   batch    n=64, prompt=20000, tokens=256, name=…: n different prompts at once
   decode   n=32, prompt=128, tokens=512, repeat=4: decode speed, the first not counted
@@ -18,6 +19,7 @@ on, olp: of the output; `moment` in churn) and `figures`.
 """
 import array
 import json
+import os
 import random
 import statistics
 import threading
@@ -140,9 +142,12 @@ def turns(client, o, out):
 def bench(client, o, out):
     batch = [ids for ids in prompts(7, lens_of(o)) for _ in range(int(o.get("copies", 2)))]
     tokens = int(o.get("tokens", 256))
-    t = time.monotonic()
-    ask(client, [Request(ids, tokens) for ids in batch])
-    out.figures["bench_tokens_per_s"] = round(len(batch) * tokens / (time.monotonic() - t), 1)
+    t, rounds = time.monotonic(), 0
+    while not rounds or ("until" in o and not os.path.exists(o["until"])):
+        ask(client, [Request(ids, tokens) for ids in batch])
+        rounds += 1
+    speed = rounds * len(batch) * tokens / (time.monotonic() - t)
+    out.figures["bench_tokens_per_s"] = round(speed, 1)
 
 
 def tiny(client, o, out):

@@ -2,7 +2,8 @@
 """Answers like SGLang's server as far as drive_sglang.py asks; holds FAKE_TOKENS tokens.
 
 A token's id is the sum of the prompt plus its number, so answers tell their prompt.
-FAKE_SCHEDULER is started beside it, in the place of SGLang's process that uses the GPU."""
+FAKE_SCHEDULER is started beside it, in the place of SGLang's process that uses the GPU;
+how far that has come when the server answers is left open."""
 import http.server
 import json
 import os
@@ -73,7 +74,6 @@ class Server(http.server.ThreadingHTTPServer):
 
 if "FAKE_SCHEDULER" in os.environ:
     subprocess.Popen(shlex.split(os.environ["FAKE_SCHEDULER"]), stdout=subprocess.DEVNULL)
-    time.sleep(2)  # what it begins with
 if "--enable-hisparse" in sys.argv:
     ratio = json.loads(sys.argv[sys.argv.index("--hisparse-config") + 1])["host_to_device_ratio"]
     print(f"Allocating kv hierarchical KV host pool: {TOKENS * ratio} tokens, 1.25 GB host memory.")
