@@ -103,7 +103,8 @@ void hs_cache_capture_end(const struct hs_site *site);
 /* Loads our kernels and takes the layer table on the current context's device,
  * if that was not done. To be called when the first window is made (not on the
  * launch path: a capture could not load them); until then launches read in
- * place. Returns 0 or a negative errno; a failure is logged once. */
+ * place. With HISPARSE_PLACE=device only when launches are to tell something.
+ * Returns 0 or a negative errno; a failure is logged once. */
 int hs_cache_ready(void);
 
 /*

@@ -323,11 +323,24 @@ static void settle_device(struct hs_device *device, bool may)
 	hs_driver.cuStreamSynchronize(NULL);
 }
 
+/* Where windows never go to the host nothing is swapped, and the engine was told of all
+ * memory: ours is taken only for those who want to know what is asked for. */
+static bool needless(void)
+{
+	const struct hs_options *options = hs_options();
+
+	return options->place == HS_OPTION_DEVICE && !options->record && !options->trace &&
+	       !hs_journal_asked() && !hs_device_current();
+}
+
 int hs_cache_ready(void)
 {
 	CUdevice id;
-	int error = hs_device_ready();
+	int error;
 
+	if (needless())
+		return 0;
+	error = hs_device_ready();
 	if (error)
 		return error;
 	return hs_driver.cuCtxGetDevice(&id) == CUDA_SUCCESS ? hs_remap_ready(id) : -ENODEV;

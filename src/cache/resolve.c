@@ -2,6 +2,7 @@
 #include "src/cache/resolve.h"
 
 #include <errno.h>
+#include "src/base/options.h"
 #include "src/cache/arrive.h"
 #include "src/cache/device.h"
 #include "src/cache/foreign.h"
@@ -157,13 +158,17 @@ int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list, const s
 	uint64_t span;
 	int error;
 
-	if (!device)
+	if (!device && hs_options()->place != HS_OPTION_DEVICE)
 		return -EAGAIN;
-	if (hs_foreign(device, site))
+	if (device && hs_foreign(device, site))
 		return -EXDEV;
 	error = list_span(list, &span);
 	if (error)
 		return error;
+	if (!device) {
+		*remapped = list->indices; /* as it will be */
+		return 0;
+	}
 	hs_arrive_attended(device, layer, site);
 	/* A replay may find the layer on, an eager launch runs before that. A
 	 * recording wants the list all the same. */

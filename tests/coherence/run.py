@@ -27,8 +27,7 @@ def real_driver():
 
 
 def run(program, seed, operations, plant, driver=None):
-    # Windows that must stay on the device leave our own tables (8 MiB) no room on the smallest one.
-    memory = 48 + seed % 5 * 12 + (32 if PLACES[seed % len(PLACES)] == "device" and not plant else 0)
+    memory = 48 + seed % 5 * 12
     env = dict(os.environ, SOFTGPU_SEED=str(seed + 1), SOFTGPU_MEMORY_MIB=str(memory),
                HISPARSE_WINDOW_MIB="3", HISPARSE_LOG="info", HISPARSE_SLOTS="2048", HISPARSE_HOST_GIB="0.25",
                HISPARSE_PLACE="host" if plant else PLACES[seed % len(PLACES)],

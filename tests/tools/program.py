@@ -147,7 +147,7 @@ class Doctor(Case):
         return found, done.stderr
 
     def test_the_demo(self):
-        found, said = self.look(*SERVER, memory=960)
+        found, said = self.look(*SERVER, memory=256)
         # What the program prints is not among the findings.
         self.assertIn("40 requests at once", said)
         self.assertNotIn("hisparse[", said)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "src/cache/device.h"
 #include "src/cache/journal.h"
 #include "src/trace/record.h"
 #include "src/trace/step.h"
@@ -159,6 +160,40 @@ static void test_resident(void **state)
 	assert_int_equal(told.lists, 1);
 	assert_memory_equal(told.list, entries, sizeof(entries));
 	assert_int_equal(rig.hot, 0);
+}
+
+/* Where windows never leave the device nothing of it is ours, and its launches are as
+ * they were, until somebody asks. */
+static void test_device_only(void **state)
+{
+	struct told told = {0};
+	int32_t entries[ROWS * K];
+	const struct hs_list list = rig_list(entries, ROWS, K);
+	struct hs_site site;
+	CUdeviceptr remapped;
+
+	(void)state;
+	rig.options.place = HS_OPTION_DEVICE;
+	rig_start(128, HS_POLICY_LRU, 3);
+	rig.window.place = HS_PLACE_DEVICE;
+	assert_null(hs_device_get(0));
+	for (int graph = 0; graph < 2; graph++) {
+		draw(entries, ROWS * K);
+		site = graph ? rig_capture(0, 0) : rig_site(0);
+		assert_int_equal(rig_attend(&list, &site, 0, &remapped), 0);
+		assert_int_equal(remapped, list.indices);
+		if (graph)
+			rig_capture_end(&site);
+	}
+	rig_replay(0, 0);
+	rig_run();
+	assert_int_equal(rig.read, 2 * ROWS * K);
+	ask(HS_JOURNAL_LAUNCHES | HS_JOURNAL_LISTS, 1);
+	attend(entries, ROWS, K);
+	assert_int_equal(hs_journal_read(0, take, &told), 2);
+	assert_memory_equal(told.list, entries, sizeof(entries));
+	assert_int_equal(rig.hot, 0);
+	assert_int_equal(rig.wrong, 0);
 }
 
 static void test_every(void **state)
@@ -325,6 +360,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_counts_of_launches),
 		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_resident),
+		cmocka_unit_test(test_device_only),
 		cmocka_unit_test(test_every),
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_replay),
