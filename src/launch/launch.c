@@ -422,8 +422,14 @@ static void say(struct hs_kernel *kernel, void *data)
 	if (!window || atomic_load(&kernel->touch_said))
 		return;
 	if (atomic_load_explicit(&window->use, memory_order_relaxed) == HS_USE_KV) {
+		/* Costs hot rows only where there may be some: engines keep scratch,
+		 * too, in what an attention kernel once read. */
+		const bool host = atomic_load_explicit(&window->place, memory_order_relaxed) ==
+				  HS_PLACE_HOST;
+
 		atomic_store(&kernel->touch_said, true);
-		hs_warn("kernel %.100s is not known and touches KV window %u: taken for a writer"
+		hs_log(host ? HS_LOG_WARN : HS_LOG_INFO,
+			"kernel %.100s is not known and touches KV window %u: taken for a writer"
 			" (HISPARSE_PROFILES can tell more)",
 			kernel->name, window->id);
 	} else if (hs_log_on(HS_LOG_DEBUG)) {

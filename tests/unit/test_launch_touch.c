@@ -189,9 +189,25 @@ static void unknown_kernels_are_taken_for_writers(void **state)
 	assert_int_equal(fake.windows[2].use, HS_USE_KV);
 	assert_int_equal(counts().unknown, 1);
 	assert_string_equal(fake.log, "");
+	fake.windows[2].place = HS_PLACE_HOST;
 	hs_launch_report();
 	assert_non_null(strstr(fake.log, "kernel stranger is not known and touches KV window 2"));
 	fake.log[0] = '\0';
+	assert_int_equal(fake_launch(&kernel, 1, params), CUDA_SUCCESS);
+	hs_launch_report();
+	assert_string_equal(fake.log, "");
+}
+
+/* On the device it costs nothing: engines keep scratch there, too. */
+static void unknown_kernels_beside_no_hot_rows(void **state)
+{
+	static const struct fake_kernel kernel = {"stranger", {8}, false};
+	uint64_t two = FAKE_WINDOW(2);
+	void *params[] = {&two};
+
+	(void)state;
+	fake.windows[2].use = HS_USE_KV;
+	fake.windows[2].place = HS_PLACE_DEVICE;
 	assert_int_equal(fake_launch(&kernel, 1, params), CUDA_SUCCESS);
 	hs_launch_report();
 	assert_string_equal(fake.log, "");
@@ -360,6 +376,7 @@ int main(void)
 		cmocka_unit_test_setup(tables, setup),
 		cmocka_unit_test_setup(fills, setup),
 		cmocka_unit_test_setup(unknown_kernels_are_taken_for_writers, setup),
+		cmocka_unit_test_setup(unknown_kernels_beside_no_hot_rows, setup),
 		cmocka_unit_test_setup(unknown_kernels_without_windows, setup),
 		cmocka_unit_test_setup(unknown_and_packed, setup),
 		cmocka_unit_test_setup(nodes_made_by_hand, setup),
