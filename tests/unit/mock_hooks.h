@@ -64,6 +64,9 @@ extern struct asked {
 extern struct hs_options mock_options;
 extern bool mock_whole; /* what hs_driver_whole answers */
 
+/* mock_driver.c: the driver's entries are its. */
+void mock_driver(void);
+
 /* For cmocka: everything as at the start; fails if a gate was left open. */
 int mock_reset(void **state);
 int mock_balanced(void **state);
