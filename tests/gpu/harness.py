@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""tests/gpu/{engine,showings,see,nsight} against what is not there (fakes/).
+"""tests/gpu/{engine,showings,see,nsight,counters,pair.py} against what is not there (fakes/).
 
 usage: harness.py [BUILD] …, a build folder for see and nsight: without, they are left out.
 """
@@ -258,6 +258,19 @@ class Harness(unittest.TestCase):
             'hisparse_layer_hot_rows{device="0",layer="1"} 4\n')
         self.assertEqual(variants.counters(self.out, "x"), dict(
             window_bytes_device=7, window_bytes_host=9, layer_hot_rows=9, layer_hot_rows_least=4))
+
+    def test_pair_counts_windows_that_moved(self):
+        pair = script("pair.py")
+        said = "".join(f"hisparse[{pid}]: debug: window {i}: {what}\n" for pid, i, what in (
+            (1, 0, "96 MiB at 0x3d00 on the device"), (2, 0, "96 MiB at 0x3d00 on the device"),
+            (1, 0, "0.09 GiB moved to the host"), (1, 0, "0.09 GiB moved to the device"),
+            (1, 0, "0.09 GiB moved to the host"), (1, 1, "96 MiB at 0x3d60 on the host")))
+        self.assertEqual(pair.windows(said), [2, 1, 1])
+        self.assertEqual(list(pair.wrong(32, 32, (16, 0, 8))), [])
+        self.assertEqual(list(pair.wrong(32, 32, (16, 1, 0))), [])
+        for checks, places, word in ((32, (16, 0, 0), "on the host"), (None, (1, 1, 0), "failed"),
+                                     (32, (0, 2, 0), "on a device"), (31, (2, 2, 0), "32 tensors")):
+            self.assertEqual([word in one for one in pair.wrong(checks, 32, places)], [True])
 
     def test_measure(self):
         fast, late = load.Request([1], 4), load.Request([1], 4)

@@ -183,6 +183,28 @@ def run(part, library):
     return json.loads(last[0])["checks"] if last else None, done.stdout, done.stderr
 
 
+def windows(said):
+    """How many windows the library told of: made on the devices, made on the host, moved there.
+    A window that is moved was made on its device, so it counts twice."""
+    made = [set(re.findall(rf"hisparse\[(\d+)\]: \w+: window (\d+): {what}", said)) for what in
+            (r"\d+ MiB at \S+ on the device", r"\d+ MiB at \S+ on the host",
+             r"[\d.]+ GiB moved to the host")]
+    return [len(one) for one in made]
+
+
+def wrong(checks, plain, places):
+    """What is not as it should be of a part under the preload."""
+    device, host, moved = places
+    if checks is None:
+        yield "it failed"
+    elif checks != plain:
+        yield f"{plain} tensors compared without the preload"
+    if not device:
+        yield "no window was made on a device"
+    if not host + moved:
+        yield "no window ever lived on the host"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--library", type=pathlib.Path, default="build/src/libhisparse.so")
@@ -211,15 +233,15 @@ def main():
             good = False
             continue
         checks, told, errors = run(part, library)
-        places = [len(re.findall(rf"window \d+: \d+ MiB at \S+ on the {place}", errors))
-                  for place in ("device", "host")]
-        right = checks == plain and all(places)
-        good &= right
-        print(f"{part}: {checks} tensors compared ({plain} plain), {places[0]} windows made on "
-              f"the devices and {places[1]} on the host: {'ok' if right else 'DIFFERS'}", flush=True)
-        if not right:
+        places = windows(errors)
+        found = list(wrong(checks, plain, places))
+        good &= not found
+        print(f"{part}: {checks} tensors compared ({plain} plain), windows: {places[0]} made on "
+              f"the devices, {places[1]} on the host, {places[2]} moved there: "
+              f"{'WRONG: ' + '; '.join(found) if found else 'ok'}", flush=True)
+        if found:
             print("\n".join([told] + errors.splitlines()[-40:]), flush=True)
-    print("pair:", "as the CPU has it" if good else "DIFFERS")
+    print("pair:", "as the CPU has it" if good else "WRONG")
     return 0 if good else 1
 
 
