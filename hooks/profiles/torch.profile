@@ -38,3 +38,27 @@ i32 0+0 n
 i64 1+0 value
 ptr 2+0 data
 fill data, n * 8, value
+
+# ATen's gathers (torch 2.11) read any rows and write one tensor: x[index]. SGLang
+# 0.5.17 reads KV windows so at every chunk of a prefill, vLLM 0.26.0 scratch.
+# index_elementwise_kernel is (int64_t n, lambda); the lambda holds an
+# OffsetCalculator<3> of 25 dimensions, out, in, the number of indices, 25 addresses
+# of indices, sizes and strides. How far it writes follows from the calculator: to
+# the window's end, as far as we care.
+profile torch-index
+role fill
+name _ZN2at6native24index_elementwise_kernelILi*EZNS0_16gpu_index_kernelIZNS0_17index_kernel_impl*
+sizes 8 1240
+ptr 1+608 out
+fill out, 0x10000000000, 1
+
+# (char *out, char *in, index *, int count, int64_t slice, dimension, in_stride,
+# out_stride, bool)
+profile torch-gather
+role fill
+name _ZN2at6native24vectorized_gather_kernelILi*EEvPcS2_PT0_illllb
+sizes 8 8 8 4 8 8 8 8 1
+ptr 0+0 out
+i32 3+0 count
+i64 7+0 stride
+fill out, count * stride, 1

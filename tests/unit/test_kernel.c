@@ -126,6 +126,14 @@ static const struct {
 	  "EviT0_T1_",
 		 {4, 8, 8}, true},
 		"torch-fill-8", HS_ROLE_FILL},
+	{{"_ZN2at6native24index_elementwise_kernelILi128ELi4EZNS0_16gpu_index_kernelIZNS0_17index_"
+	  "kernel_implINS0_10OpaqueTypeILi1EEEEEvRNS_18TensorIteratorBaseEN3c108ArrayRefIlEES8_"
+	  "EUlPcPKclE_EEvS5_S8_S8_RKT_bEUliE_EEvlT1_",
+		 {8, 1240}, true},
+		"torch-index", HS_ROLE_FILL},
+	{{"_ZN2at6native24vectorized_gather_kernelILi16ElEEvPcS2_PT0_illllb",
+		 {8, 8, 8, 4, 8, 8, 8, 8, 1}, true},
+		"torch-gather", HS_ROLE_FILL},
 	{{"dsa_write_kv", {8, 8, 8, 8, 8, 8, 8, 8, 4, 4, 4, 4}, false}, "example-write",
 		HS_ROLE_WRITER},
 	{{"dsa_attend", {64}, false}, "example-attend", HS_ROLE_ATTENTION},

@@ -34,6 +34,13 @@ static const struct fake_kernel fill_1 = {
 static const struct fake_kernel fill_4 = {
 	"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayI",
 	{4, 4, 8}, true};
+static const struct fake_kernel torch_index = {
+	"_ZN2at6native24index_elementwise_kernelILi128ELi4EZNS0_16gpu_index_kernelIZNS0_17index_"
+	"kernel_implINS0_10OpaqueTypeILi1EEEEE",
+	{8, 1240}, true};
+static const struct fake_kernel torch_gather = {
+	"_ZN2at6native24vectorized_gather_kernelILi16ElEEvPcS2_PT0_illllb",
+	{8, 8, 8, 4, 8, 8, 8, 8, 1}, true};
 static const struct fake_kernel dsa_attend = {"dsa_attend", {64}, false};
 
 static struct hs_launch_counts counts(void)
@@ -196,6 +203,36 @@ static void unknown_kernels_are_taken_for_writers(void **state)
 	assert_int_equal(fake_launch(&kernel, 1, params), CUDA_SUCCESS);
 	hs_launch_report();
 	assert_string_equal(fake.log, "");
+}
+
+/* They read a window as often as they like, and cost rows where they write. */
+static void gathers(void **state)
+{
+	uint64_t n = 5, lambda[155] = {0}, words[9] = {0};
+	void *index[] = {&n, lambda}, *gather[9];
+
+	(void)state;
+	for (unsigned i = 0; i < 9; i++)
+		gather[i] = &words[i];
+	lambda[608 / 8] = 0x10000;
+	lambda[616 / 8] = FAKE_WINDOW(0) + 656;
+	assert_int_equal(fake_launch(&torch_index, 1, index), CUDA_SUCCESS);
+	assert_string_equal(fake.events, "launch;");
+	fake.events[0] = '\0';
+	lambda[608 / 8] = FAKE_WINDOW(1) + 16;
+	assert_int_equal(fake_launch(&torch_index, 1, index), CUDA_SUCCESS);
+	assert_string_equal(fake.events, "launch;wrote 1+16 1099511627776;");
+	fake.events[0] = '\0';
+	words[0] = 0x10000;
+	words[1] = FAKE_WINDOW(0);
+	words[3] = 3;
+	words[7] = 656;
+	assert_int_equal(fake_launch(&torch_gather, 1, gather), CUDA_SUCCESS);
+	assert_string_equal(fake.events, "launch;");
+	fake.events[0] = '\0';
+	words[0] = FAKE_WINDOW(2) + 656;
+	assert_int_equal(fake_launch(&torch_gather, 1, gather), CUDA_SUCCESS);
+	assert_string_equal(fake.events, "launch;wrote 2+656 1968;");
 }
 
 /* On the device it costs nothing: engines keep scratch there, too. */
@@ -377,6 +414,7 @@ int main(void)
 		cmocka_unit_test_setup(fills, setup),
 		cmocka_unit_test_setup(unknown_kernels_are_taken_for_writers, setup),
 		cmocka_unit_test_setup(unknown_kernels_beside_no_hot_rows, setup),
+		cmocka_unit_test_setup(gathers, setup),
 		cmocka_unit_test_setup(unknown_kernels_without_windows, setup),
 		cmocka_unit_test_setup(unknown_and_packed, setup),
 		cmocka_unit_test_setup(nodes_made_by_hand, setup),
