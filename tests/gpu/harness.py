@@ -209,20 +209,31 @@ class Harness(unittest.TestCase):
 
     @unittest.skipUnless(BUILD and (BUILD / "tests/unit/libcupti.so.13").exists(), "no CUPTI")
     def test_nsight(self):
-        """A tool that holds CUPTI, and one that profiles none of our kernels."""
-        for kernels, status, words in (
-                ("dsa_attend hs_resolve", 0, ("without kernel times: another profiler has CUPTI",
-                                              "kernels 1 x dsa_attend, 1 x hs_resolve")),
-                ("dsa_attend", 1, ("ncu: WRONG: none of our kernels in the profile",))):
+        """A tool that holds CUPTI; one that loses what is set below it, as the script is to tell;
+        one that profiles none of our kernels."""
+        every, theirs = "dsa_attend hs_resolve", "dsa_attend"
+        for kernels, loses, ways, status, words in (
+                (every, "", "inside,option", 0, (
+                    "without kernel times: another profiler has CUPTI",
+                    "kernels 1 x dsa_attend, 1 x hs_resolve",
+                    "ncu: right: inside, option; wrong: none")),
+                (every, "inside", "inside,outside", 0, (
+                    "ncu inside: WRONG: no swap-ins in the trace",
+                    "in the program's process: libcuda.so.1\n", 'doors: {"preload": null',
+                    "ncu: right: outside; wrong: inside")),
+                (theirs, "", "option", 1, (
+                    "ncu option: WRONG: none of our kernels in the profile",
+                    '"dlsym": {"cuInit": "libcuda.so.1", "cuMemAlloc_v2": "libhisparse.so"',
+                    "ncu: right: no way; wrong: option"))):
             done = subprocess.run(
                 [sys.executable, "-B", HERE / "nsight", BUILD, "--soft", "--tools", "ncu", "--ncu",
-                 HERE / "fakes/ncu", "--out", self.out], text=True, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, env=dict(os.environ, FAKE_KERNELS=kernels))
+                 HERE / "fakes/ncu", "--ways", ways, "--out", self.out], text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                env=dict(os.environ, FAKE_KERNELS=kernels, FAKE_LOSES=loses))
             self.assertEqual(done.returncode, status, done.stdout)
             for word in words:
                 self.assertIn(word, done.stdout)
-            self.assertEqual(done.stdout.count("WRONG"), status)
-        self.assertEqual(self.results()["kernels in ncu beside our trace"]["value"], 1)
+        self.assertEqual(self.results()["kernels in ncu beside our trace, outside"]["value"], 2)
 
     def test_failure_is_told_and_goes_no_further(self):
         options = ("--requests", "2", "--prompt", "2000", "--output", "8", "--at", "2")
