@@ -4,6 +4,7 @@
 
 usage: harness.py [BUILD] …, a build folder for see and nsight: without, they are left out.
 """
+import csv
 import importlib.machinery
 import importlib.util
 import json
@@ -234,6 +235,37 @@ class Harness(unittest.TestCase):
             for word in words:
                 self.assertIn(word, done.stdout)
         self.assertEqual(self.results()["kernels in ncu beside our trace, outside"]["value"], 2)
+
+    def counters(self, *options, **fake):
+        os.environ |= dict(FAKE_CELLS="3", FAKE_SLOW="") | fake
+        counters = script("counters")
+        counters.GPU, counters.known = HERE, lambda _: lambda metric: "unknown" not in metric
+        sys.argv = ["counters", "x.so", "--ncu", str(HERE / "fakes/ncu"), "--out", str(self.out),
+                    *options]
+        status = counters.main()
+        with open(self.out / "counters.csv") as file:
+            found = {(row["kernel"], row["cell"], row["what"]): float(row["median"])
+                     for row in csv.DictReader(file)}
+        return status, found
+
+    def test_counters_run_a_group_at_a_time(self):
+        status, found = self.counters("--more", "x__y.sum,x__unknown.sum")
+        self.assertEqual(status, 0)
+        # Launches 0 to 3, 4 to 7 and 8 to 11 are a cell's.
+        for cell, launch in (("b64 0.0%", 1002), ("b64 0.1%", 1006), ("b64 13.4%", 10010)):
+            for kernel in ("resolve", "swapin_gather"):
+                self.assertEqual([found[kernel, cell, what] for what in (
+                    "occupancy %", "MB host sectors", "blocks", "x__y.sum")],
+                    [launch, round(launch * 32e-6, 4), launch, launch])
+        self.assertFalse([key for key in found if "stall" in key[2] or "unknown" in key[2]])
+
+    def test_counters_keep_what_a_slow_group_has(self):
+        slow = "lts__d_sectors_fill_sysmem.sum"
+        status, found = self.counters("--limit", "1", "--groups", "bytes,host", FAKE_SLOW=slow)
+        self.assertEqual(status, 1)
+        self.assertIn(("resolve", "b64 13.4%", "MB PCIe read"), found)
+        self.assertEqual(found["resolve", "b64 0.0%", "MB host sectors"], round(1001 * 32e-6, 4))
+        self.assertNotIn(("resolve", "b64 0.1%", "MB host sectors"), found)
 
     def test_failure_is_told_and_goes_no_further(self):
         options = ("--requests", "2", "--prompt", "2000", "--output", "8", "--at", "2")
