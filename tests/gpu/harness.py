@@ -136,6 +136,20 @@ class Harness(unittest.TestCase):
             self.assertGreater(found["churn_requests"], 48)
             self.assertEqual(found["churn_failed"], 0)
 
+    def test_pools_are_enough_for_the_goals(self):
+        """With what SGLang took beside its KV, and what was kept for hot rows, at these caps."""
+        showings = script("showings")
+        a = type("A", (), dict(engine="sglang", out=self.out, gpu_gib=None, host_gib=None,
+                               requests=64, prompt=20000, output=256, seconds=300, at=[64],
+                               churn=False, rest=[]))
+        for group, goal, reserve, row in (("size", 5, 1.5, 656), ("bsize", 7.5, 1.7, 1152)):
+            env, _ = showings.plan(a, f"{group}-preload")
+            gib, share = showings.cap_of(a, group)
+            plain, told = (share * total - 1.302 for total in (
+                gib, gib + float(env["HISPARSE_HOST_GIB"]) - reserve))
+            self.assertGreater(told / plain, goal, group)
+            self.assertLess(told / plain, goal + 0.2, group)
+
     def test_fits(self):
         names = [f"fits-{who}{i}" for i in "123" for who in ("plain", "preload")]
         self.call("showings", "vllm", names)
