@@ -110,6 +110,25 @@ static void say_layer(const struct hs_metrics_layer *layer)
 		(unsigned long long)c->launches);
 }
 
+/* What a person can do about it, who cannot know how many rows launches select. */
+static void say_crowded(const struct hs_metrics *metrics)
+{
+	const struct hs_cache_counts *c = &metrics->total;
+	const uint64_t all = c->hits + c->misses + c->inplace;
+	uint64_t least = 0;
+
+	for (unsigned i = 0; i < metrics->layers; i++) {
+		const uint64_t rows = metrics->layer[i].hot_rows;
+
+		least = rows && (!least || rows < least) ? rows : least;
+	}
+	if (least && c->inplace > all / HS_METRICS_CROWDED)
+		hs_info("cache: %.0f %% of the selected rows found no hot row and were read in "
+			"place; the fewest hot rows of a layer: %llu (HISPARSE_SLOTS; or fewer "
+			"requests at once)",
+			100.0 * (double)c->inplace / (double)all, (unsigned long long)least);
+}
+
 static void say(const struct hs_metrics *metrics)
 {
 	const struct hs_cache_counts *c = &metrics->total;
@@ -122,6 +141,7 @@ static void say(const struct hs_metrics *metrics)
 		metrics->layers, (unsigned long long)c->hits, (unsigned long long)c->misses,
 		(unsigned long long)c->inplace, 100 * hs_metrics_hit_rate(c),
 		(unsigned long long)c->evictions, (double)c->bytes / GIB);
+	say_crowded(metrics);
 	hs_debug("launches: %llu attention, %llu remapped, %llu refused, %llu writers, %llu fills, "
 		 "%llu unknown; %d captures open",
 		(unsigned long long)metrics->launch.attention,

@@ -234,6 +234,18 @@ static void end_is_one_line(void **state)
 	assert_string_equal(life(settle), "");
 }
 
+static void end_tells_of_few_hot_rows(void **state)
+{
+	(void)state;
+	fake.cache[1].hits = 100;
+	fake.cache[0].inplace = 1200; /* of 4,800 */
+	assert_non_null(strstr(life(settle),
+		"info: cache: 25 % of the selected rows found no hot row and were read in place; "
+		"the fewest hot rows of a layer: 4096 (HISPARSE_SLOTS;"));
+	fake.options.log = HS_LOG_WARN;
+	assert_string_equal(life(settle), "");
+}
+
 static void end_tells_of_verify(void **state)
 {
 	(void)state;
@@ -390,6 +402,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(end_is_one_line, setup),
+		cmocka_unit_test_setup(end_tells_of_few_hot_rows, setup),
 		cmocka_unit_test_setup(end_tells_of_verify, setup),
 		cmocka_unit_test_setup(layers_at_debug, setup),
 		cmocka_unit_test_setup(children_say_nothing, setup),

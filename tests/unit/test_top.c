@@ -334,6 +334,7 @@ static void command_prints_a_table(void **state)
 	snprintf(arguments, sizeof(arguments), "--once --delay 0.2 %s", name);
 	pipe = open_command(arguments);
 	while (fgets(line, sizeof(line), pipe)) {
+		assert_null(strstr(line, "found no hot row"));
 		if (sscanf(line, " all 4,096 %31s %31s %31s", hits, misses, rate) != 3 &&
 			sscanf(line, " 0 0 4,096 %31s %31s %31s", hits, misses, rate) != 3)
 			continue;
@@ -345,6 +346,25 @@ static void command_prints_a_table(void **state)
 	assert_int_equal(pclose(pipe), 0);
 	stop_writer(pid);
 	assert_int_equal(lines, 2);
+}
+
+static void command_tells_of_few_hot_rows(void **state)
+{
+	char arguments[256], line[512];
+	unsigned lines = 0;
+	FILE *pipe;
+	pid_t pid;
+
+	(void)state;
+	fake.cache[0].inplace = 1u << 30;
+	pid = start_writer();
+	snprintf(arguments, sizeof(arguments), "--once --delay 0.2 %s", name);
+	pipe = open_command(arguments);
+	while (fgets(line, sizeof(line), pipe))
+		lines += strstr(line, "100 % of the selected rows found no hot row") != NULL;
+	assert_int_equal(pclose(pipe), 0);
+	stop_writer(pid);
+	assert_int_equal(lines, 1);
 }
 
 /* Look after look, until the process is gone. */
@@ -417,6 +437,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(ports_are_read, clear),
 		cmocka_unit_test_setup(command_sees_rates, clear),
 		cmocka_unit_test_setup(command_prints_a_table, clear),
+		cmocka_unit_test_setup(command_tells_of_few_hot_rows, clear),
 		cmocka_unit_test_setup(command_follows, clear),
 		cmocka_unit_test_setup(command_shows_what_is_left, clear),
 	};

@@ -10,6 +10,7 @@
 #include "tools/hisparse/command.h"
 #include "tools/hisparse/size.h"
 #include "tools/hisparse/table.h"
+#include "src/trace/metrics.h"
 #include "tools/hisparse/top.h"
 
 #define GIB ((double)(1ull << 30))
@@ -182,6 +183,19 @@ static void heading(const struct watch *watch)
 			(unsigned long long)now->refused, hs_colour(HS_PLAIN));
 }
 
+/* What a person can do about it. */
+static void advice(const struct hs_top_layer *sum)
+{
+	const double in_place = (double)sum->counters[HS_TOP_INPLACE];
+	const double all = in_place + (double)sum->counters[HS_TOP_HITS] +
+			   (double)sum->counters[HS_TOP_MISSES];
+
+	if (in_place > all / HS_METRICS_CROWDED)
+		printf("%s%.0f %% of the selected rows found no hot row and were read in place: more "
+		       "HISPARSE_SLOTS, or fewer requests at once%s\n",
+			hs_colour(HS_YELLOW), 100 * in_place / all, hs_colour(HS_PLAIN));
+}
+
 /* The sum, then at most `most` layers. */
 static void print_text(const struct watch *watch, unsigned most)
 {
@@ -189,14 +203,15 @@ static void print_text(const struct watch *watch, unsigned most)
 	struct hs_table *table = hs_table_create("rrrrrrrrrr");
 	struct hs_top_layer sum, sum_before;
 
+	hs_top_sum(&sum, &watch->now);
+	hs_top_sum(&sum_before, &watch->before);
 	heading(watch);
+	advice(&sum);
 	for (const char *const *head = (const char *const[]){"gpu", "layer", "hot rows", "hits/s",
 		     "misses/s", "hit %", "since start", "fetched", "evictions/s", "in place/s",
 		     NULL};
 		*head; head++)
 		hs_table_cell(table, "%s", *head);
-	hs_top_sum(&sum, &watch->now);
-	hs_top_sum(&sum_before, &watch->before);
 	row(table, &sum, watch->before.pid == watch->now.pid ? &sum_before : NULL, seconds);
 	for (unsigned i = 0; i < watch->now.layers && i < most; i++)
 		row(table, &watch->now.layer[i], layer_before(watch, i), seconds);
