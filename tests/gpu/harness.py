@@ -81,8 +81,8 @@ class Harness(unittest.TestCase):
     def test_cap_is_shared_and_learnt(self):
         showings = script("showings")
         a = type("A", (), dict(engine="vllm", out=self.out, gpu_gib=None, host_gib=None,
-                               requests=64, prompt=20000, output=256, seconds=300, at=[64], churn=False,
-                               ratio=5, rest=["--x"]))
+                               requests=64, prompt=20000, output=256, seconds=300, at=[64],
+                               churn=False, both=False, ratio=5, rest=["--x"]))
         plain, _ = showings.plan(a, "size-plain")
         mine, args = showings.plan(a, "size-preload")
         self.assertEqual(plain["HISPARSE_GPU_GIB"], mine["HISPARSE_GPU_GIB"])
@@ -156,6 +156,43 @@ class Harness(unittest.TestCase):
         for what in ("decode", "decode_best"):
             self.assertIn(f"fits {what}_tokens_per_s: preload / plain [",
                           (self.out / "summary.txt").read_text())
+
+    def test_both_at_once(self):
+        """On two GPUs, which they change; where there is one only churn."""
+        os.environ["CUDA_VISIBLE_DEVICES"] = "4,7"
+        self.addCleanup(os.environ.pop, "CUDA_VISIBLE_DEVICES")
+        names = [f"fits-{who}{i}" for i in "123" for who in ("plain", "preload")]
+        self.call("showings", "vllm", names, "--both")
+        self.assertEqual({p.name.rpartition(".")[0] for p in self.out.glob("*.meet.*")},
+                         {f"fits{i}.meet" for i in "123"})
+        self.assertEqual(len(list(self.out.glob("*.meet.*"))), 6)
+        for log in self.out.glob("fits*.log"):
+            self.assertNotIn("nobody else came", log.read_text())
+        summary = (self.out / "summary.txt").read_text()
+        self.assertEqual(summary.count("pairs 1 and 2 together"), 2)
+        line = self.results()["vllm fits decode_tokens_per_s preload / plain, median of 3 pairs"]
+        self.assertAlmostEqual(line["value"], 1, delta=0.4)
+        showings, a = script("showings"), types.SimpleNamespace(engine="vllm", both=True)
+        self.assertEqual([showings.beside(a, name)[0]["CUDA_VISIBLE_DEVICES"] for name in names],
+                         ["4", "7", "7", "4", "4", "7"])
+        os.environ["CUDA_VISIBLE_DEVICES"] = "4"
+        names += ["size-plain", "size-preload", "churn-plain", "churn-preload"]
+        self.assertEqual(showings.jobs(a, names), names[:8] + ["churn-plain+churn-preload"])
+        a.both = False
+        self.assertEqual(showings.jobs(a, names), names)
+
+    def test_churn_at_once_and_alone(self):
+        options = ("--seconds", "1", "--prompt", "900", "--requests", "32")
+        self.call("showings", "sglang", ["churn-plain", "churn-preload"], *options, "--both")
+        summary = (self.out / "summary.txt").read_text()
+        self.assertIn("churn-plain before and churn-preload after: same token ids 10/10", summary)
+        (self.out / "churn-plain.json").unlink()
+        self.call("showings", "vllm", ["churn-preload"], *options)
+        summary = (self.out / "summary.txt").read_text()
+        self.assertNotIn("churn-plain", summary)
+        for moment in ("during1", "after"):
+            self.assertIn(f"churn-preload before and churn-preload {moment}: same token ids 10/10",
+                          summary)
 
     def test_engine(self):
         for engine in ("vllm", "sglang"):

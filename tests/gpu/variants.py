@@ -49,10 +49,12 @@ def parse(p, engines):
     return a
 
 
-def run(a, name, environment, args):
-    """Runs one variant; returns how it ended. environment: None for no preload."""
+def run(a, name, environment, args, more=()):
+    """Runs one variant; returns how it ended. environment: None for no preload; more: set with
+    and without."""
     env = dict(os.environ, PYTHONPATH=f"{a.site}:{os.environ.get('PYTHONPATH', '')}".rstrip(":"))
     env.pop("LD_PRELOAD", None)
+    env |= dict(more)
     if environment is not None:
         env |= dict(HISPARSE_LOG="info") | environment
         env |= dict(pair.split("=", 1) for pair in a.env)
@@ -87,7 +89,7 @@ def stop(process):
 
 def each(a, names, ended, one):
     """one(name) for every variant while there is time, its end kept in `ended`; a
-    variant that fails does not stop the others."""
+    variant that fails does not stop the others. A name may be two, with a + between."""
     a.until = time.time() + a.total if a.total else float("inf")
     for name in names:
         if a.until - time.time() < 60:
@@ -98,8 +100,9 @@ def each(a, names, ended, one):
         try:
             one(name)
         except OSError as error:
-            ended[name] = str(error)
-        print(f"{ended.get(name)}, {time.time() - t:.0f} s", flush=True)
+            ended |= {part: str(error) for part in name.split("+") if part not in ended}
+        how = ", ".join(str(ended.get(part)) for part in name.split("+"))
+        print(f"{how}, {time.time() - t:.0f} s", flush=True)
 
 
 def status_of(ended):
