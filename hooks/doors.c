@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <dlfcn.h>
+#include <link.h>
 #include <stddef.h>
 #include <string.h>
 #include "hooks/hook.h"
@@ -37,6 +38,28 @@ void *hs_door_find(const void *real, const char *name)
 		if (entry == real && !strncmp(hooks[i].name, name, length))
 			return hooks[i].ours;
 	}
+	return NULL;
+}
+
+/*
+ * A profiler may give its own library for the driver's, and the cuGetProcAddress
+ * in there answers with the driver's own addresses (Nsight Compute 2024.1): then
+ * the object that an answer lies in tells which of its names was meant. A link
+ * map is a handle in glibc.
+ */
+static void *behind(const void *real, const char *name)
+{
+	const size_t length = strlen(name);
+	struct link_map *map;
+	Dl_info it, front;
+
+	if (!dladdr1(real, &it, (void **)&map, RTLD_DL_LINKMAP) ||
+		!dladdr((void *)hs_driver.cuMemAlloc_v2, &front) || it.dli_fbase == front.dli_fbase)
+		return NULL;
+	for (size_t i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++)
+		if (!strncmp(hooks[i].name, name, length) &&
+			hs_dlsym_real(map, hooks[i].name) == real)
+			return hooks[i].ours;
 	return NULL;
 }
 
@@ -197,6 +220,8 @@ static CUresult answer(CUresult result, const char *symbol, void **pfn)
 
 	if (result == CUDA_SUCCESS && symbol && pfn && *pfn && substitute()) {
 		ours = hs_door_find(*pfn, symbol);
+		if (!ours)
+			ours = behind(*pfn, symbol);
 		if (ours)
 			*pfn = ours;
 	}
