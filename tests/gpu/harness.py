@@ -70,6 +70,33 @@ class Harness(unittest.TestCase):
         lines = map(json.loads, (self.out / "results.jsonl").read_text().splitlines())
         return {line["figure"]: line for line in lines}
 
+    def lanes(self, status, *options, **lists):
+        """Runs tests/gpu/lanes with lists of these names; returns what OUT/progress says."""
+        for name, text in lists.items():
+            (self.out / f"{name}.list").write_text(text)
+        done = subprocess.run([HERE / "lanes", self.out / "lanes", *options,
+                               *(self.out / f"{name}.list" for name in lists)],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(done.returncode, status, done.stdout)
+        return [line.partition(" ")[2] for line in done.stdout.splitlines()]
+
+    def test_lanes_wait_for_each_other(self):
+        told = self.lanes(1, a="# GPU 0\nfirst: touch $OUT/first; sleep 0.2; exit 3\n"
+                               "second: wait b made\nthird: cat $OUT/made; echo $LANE\n",
+                          b="wait: wait a first\nmade: ls $OUT/first > $OUT/made\n"
+                            "none: wait nobody\n")
+        made = next(i for i, line in enumerate(told) if line.startswith("b made: status 0"))
+        self.assertLess(told.index("a first: status 3, 0 s"), made)
+        self.assertLess(made, told.index("a third begins"))
+        text = (self.out / "lanes/a-third.log").read_text()
+        self.assertEqual(text.split(), [str(self.out / "lanes/first"), "a"])
+
+    def test_lanes_end_at_the_limit(self):
+        told = self.lanes(1, "--limit", "0.5", a="long: sleep 60\nmore: true\n")
+        self.assertEqual([line.split(", ")[0] for line in told],
+                         ["a long begins", "a long: status over the limit", "a more: no time left"])
+        self.assertIn("not LABEL: COMMAND", self.lanes(1, a="nothing\n")[0])
+
     def test_sizes_and_ratio(self):
         for engine in ("vllm", "sglang"):
             self.call("showings", engine, ["size-plain"], tokens=64000)
