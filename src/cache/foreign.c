@@ -3,7 +3,8 @@
 
 #include <errno.h>
 
-bool hs_foreign(const struct hs_device *device, const struct hs_site *site)
+/* The stream's, whichever is current. NULL: there is none. */
+static CUcontext context_of(const struct hs_site *site)
 {
 	CUcontext context = NULL;
 	/* The default streams are those of the current context. */
@@ -11,6 +12,13 @@ bool hs_foreign(const struct hs_device *device, const struct hs_site *site)
 
 	if (!named || hs_driver.cuStreamGetCtx(site->stream, &context) != CUDA_SUCCESS)
 		hs_driver.cuCtxGetCurrent(&context);
+	return context;
+}
+
+bool hs_foreign(const struct hs_device *device, const struct hs_site *site)
+{
+	const CUcontext context = context_of(site);
+
 	return context && context != device->context;
 }
 
@@ -49,6 +57,7 @@ static CUresult between(const struct hs_device *device, enum hs_device_kernel ke
 	return result;
 }
 
+/* In the stream's context: an event is recorded in its own only. */
 static CUresult cross(const struct hs_device *device, enum hs_device_kernel kernel, unsigned blocks,
 	const void *args, size_t bytes, const struct hs_site *site)
 {
@@ -78,12 +87,17 @@ int hs_foreign_launch(const struct hs_device *device, enum hs_device_kernel kern
 {
 	/* Another thread may be capturing in global mode. */
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUcontext popped;
 	CUresult result;
 
 	if (site->capturing)
 		return -EXDEV;
+	result = hs_driver.cuCtxPushCurrent_v2(context_of(site));
+	if (result != CUDA_SUCCESS)
+		return -EIO;
 	hs_driver.cuThreadExchangeStreamCaptureMode(&mode);
 	result = cross(device, kernel, blocks, args, bytes, site);
 	hs_driver.cuThreadExchangeStreamCaptureMode(&mode);
+	hs_driver.cuCtxPopCurrent_v2(&popped);
 	return result == CUDA_SUCCESS ? 0 : -EIO;
 }

@@ -3,10 +3,10 @@
  * Description: one process that drives two devices. What one holds is not taken
  * from the other, under a cap or without one; each is told about itself; windows
  * of both share one host pool; and a copy from one to the other leaves no stale
- * row, whichever of them has the stream that it runs on. Windows are within reach of
- * the other device as memory of cuMemAlloc is: of copies always, of its kernels once
- * peer access is enabled, be they from before or after that, on the device (near) or
- * in two parts (peers).
+ * row, whichever of them has the stream that it runs on, and whichever is current.
+ * Windows are within reach of the other device as memory of cuMemAlloc is: of copies
+ * always, of its kernels once peer access is enabled, be they from before or after
+ * that, on the device (near) or in two parts (peers).
  *
  * usage: devices caps|told|across|peers|near
  */
@@ -120,29 +120,38 @@ static void from_one_to_the_other(void)
 	on(0);
 	streams[0] = touch_stream;
 	touch_make(&here, TOUCH_WINDOW, 12 * MIB);
-	for (int i = 0; i < 4; i++) {
-		const int stream = i & 1;
+	for (int i = 0; i < 8; i++) {
+		const int stream = i & 1, current = stream ^ !!(i & 4);
 		struct touch *dst = i & 2 ? &there : &here, *src = i & 2 ? &here : &there;
 		CUcontext to, from;
+		CUevent copied;
 
 		on(!!(i & 2));
 		to = touch_context;
 		touch_heat(dst, at);
+		touch_aim(dst, at);
 		on(!(i & 2));
 		from = touch_context;
 		on(stream);
+		CHECK(cuEventCreate(&copied, CU_EVENT_DISABLE_TIMING));
+		on(current);
 		CHECK(cuMemcpyPeerAsync(
 			dst->ptr + at, to, src->ptr + at + 64 * i, from, bytes, streams[stream]));
-		CHECK(cuStreamSynchronize(streams[stream]));
 		memcpy(dst->model + at, src->model + at + 64 * i, bytes);
+		CHECK(cuEventRecord(copied, streams[stream]));
 		on(!!(i & 2));
+		/* Attention waits for the copy, nobody else does. */
+		CHECK(cuStreamWaitEvent(touch_stream, copied, 0));
+		touch_attend(dst, touch_stream);
+		EXPECT(!touch_read(dst));
 		touch_check(dst, at, "from the other device");
+		CHECK(cuEventDestroy_v2(copied));
 	}
 	on(0);
 	touch_free(&here);
 	on(1);
 	touch_free(&there);
-	printf("across: both ways, on streams of both devices\n");
+	printf("across: both ways, on streams of both devices, from both\n");
 }
 
 /* Over the seam of a window of the other device, by a copy that is not told whose

@@ -7,6 +7,7 @@
 
 struct event {
 	unsigned flags;
+	CUcontext context;
 	struct soft_task *task;	    /* the marker, once recorded */
 	unsigned long long capture; /* or the capture it was recorded in */
 	struct soft_nodes nodes;
@@ -243,6 +244,7 @@ CUresult cuEventCreate(CUevent *out, unsigned flags)
 	if (!event)
 		return out ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
 	event->flags = flags;
+	event->context = soft_context();
 	event->next = events;
 	events = event;
 	*out = (CUevent)event;
@@ -272,7 +274,8 @@ static CUresult record(CUevent handle, CUstream stream_handle, bool per_thread)
 	struct soft_op nothing = {.kind = SOFT_OP_NOTHING};
 	CUresult result;
 
-	if (!stream || !event)
+	if (!stream || !event ||
+		event->context != (stream->context ? stream->context : soft_context()))
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (stream->capture) {
 		if (stream->capture->invalid)
