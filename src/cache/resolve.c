@@ -263,8 +263,8 @@ void hs_resolve_settle(struct hs_device *device)
 	}
 }
 
-/* The list is read on the device, which may have no access to it. */
-static void wrote_from_afar(struct hs_layer *layer, const struct hs_site *site)
+/* Its list is read on the device, which may have no access to it. */
+static void wrote_somewhere(struct hs_layer *layer, const struct hs_site *site)
 {
 	struct hs_window *window = atomic_load(&layer->window);
 
@@ -285,13 +285,11 @@ void hs_cache_written(
 	if (!device || !slots->count ||
 		(!site->capturing && !atomic_load_explicit(&layer->on, memory_order_acquire)))
 		return;
-	if (hs_foreign(device, site)) {
-		wrote_from_afar(layer, site);
-		return;
-	}
 	args.entry = (struct hs_entry *)(uintptr_t)hs_device_entry(device, layer->id);
-	hs_device_launch(device, HS_DEVICE_INVALIDATE, (slots->count + HS_THREADS - 1) / HS_THREADS,
-		0, &args, sizeof(args), site);
+	if (hs_foreign(device, site) ||
+		hs_device_launch(device, HS_DEVICE_INVALIDATE,
+			(slots->count + HS_THREADS - 1) / HS_THREADS, 0, &args, sizeof(args), site))
+		wrote_somewhere(layer, site);
 }
 
 void hs_cache_wrote(
@@ -306,11 +304,11 @@ void hs_cache_wrote(
 	if (!device || (!site->capturing && !hs_layer_on()))
 		return;
 	args.table = (struct hs_table *)(uintptr_t)device->table;
-	if (!hs_foreign(device, site)) {
-		hs_device_launch(device, HS_DEVICE_DROP, 2 * device->processors, 0, &args,
-			sizeof(args), site);
-	} else if (hs_foreign_launch(device, HS_DEVICE_DROP, 2 * device->processors, &args,
-			   sizeof(args), site)) {
+	if ((hs_foreign(device, site) ||
+		    hs_device_launch(device, HS_DEVICE_DROP, 2 * device->processors, 0, &args,
+			    sizeof(args), site)) &&
+		hs_foreign_launch(device, HS_DEVICE_DROP, 2 * device->processors, &args,
+			sizeof(args), site)) {
 		/* No hot rows at all, as where nodes of a graph write that we do not see. */
 		atomic_store_explicit(&window->unseen, true, memory_order_relaxed);
 		hs_memory_mark();

@@ -207,6 +207,53 @@ static void test_broken(void **s)
 	assert_int_equal(rig_faults(), 0);
 }
 
+static CUresult no_event(CUevent *event, unsigned flags)
+{
+	(void)event, (void)flags;
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Where a list of stored rows cannot be dropped all rows are. Where those cannot there
+ * are no hot rows from the next safe moment on, instead of stale ones. */
+static void test_broken_drops(void **s)
+{
+	const struct hs_slots written = {.slots = (CUdeviceptr)1, .count = 1, .width = 8};
+	struct hs_site site;
+	struct hs_list list;
+	int marked;
+
+	(void)s;
+	start(0);
+	site = rig_site(0);
+	list = list_of(500, 550);
+	list.outer = 1; /* a short one */
+	list.k = 50;
+	real_launch = hs_driver.cuLaunchKernel;
+	hs_driver.cuLaunchKernel = failing_launch;
+	hs_driver.cuEventCreate = no_event;
+	for (int listed = 0; listed < 2; listed++) {
+		assert_int_equal(rig_attend(&list, &site, 0, NULL), 0);
+		rig_run();
+		for (uint32_t i = 500; i < 550; i++)
+			rig_fill(i, 5 + (unsigned)listed);
+		marked = rig.marked;
+		fail_launch = 1;
+		if (listed) {
+			hs_cache_written(rig.layer, &written, &site);
+		} else {
+			hs_cache_wrote(&rig.window, rig.window.start, 0, &site);
+			assert_true(rig.marked > marked);
+			hs_cache_settle();
+		}
+		assert_int_equal(fail_launch, 0);
+		assert_int_equal(rig_attend(&list, &site, 0, NULL), 0);
+		rig_run();
+		assert_int_equal(rig.wrong, 0);
+		rig.window.unseen = false;
+		hs_cache_settle();
+	}
+}
+
 /* No memory for the area, for its marks, or no room below the limits. */
 static void without(int own, int hot, size_t reserve)
 {
@@ -297,6 +344,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_short),
 		cmocka_unit_test(test_overflow),
 		cmocka_unit_test(test_broken),
+		cmocka_unit_test(test_broken_drops),
 		cmocka_unit_test(test_no_slots),
 		cmocka_unit_test(test_no_marks),
 		cmocka_unit_test(test_no_area),
