@@ -50,9 +50,4 @@ int hs_metrics_text(char **text, size_t *length);
  * hits / (hits + misses + in place); 0 when there were none. */
 double hs_metrics_hit_rate(const struct hs_cache_counts *counts);
 
-/* Where more than one of so many selected rows is read in place, hot rows are too
- * few, and those who look are told so: a launch that selects more than there are
- * cannot have them all. */
-#define HS_METRICS_CROWDED 8
-
 #endif

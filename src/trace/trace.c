@@ -12,6 +12,7 @@
 #include "src/base/options.h"
 #include "src/memory/capture.h"
 #include "src/memory/gate.h"
+#include "src/trace/crowded.h"
 #include "src/trace/file.h"
 #include "src/trace/listen.h"
 #include "src/trace/metrics.h"
@@ -122,7 +123,7 @@ static void say_crowded(const struct hs_metrics *metrics)
 
 		least = rows && (!least || rows < least) ? rows : least;
 	}
-	if (least && c->inplace > all / HS_METRICS_CROWDED)
+	if (least && c->inplace > all / HS_CROWDED)
 		hs_info("cache: %.0f %% of the selected rows found no hot row and were read in "
 			"place; the fewest hot rows of a layer: %llu (HISPARSE_SLOTS; or fewer "
 			"requests at once)",

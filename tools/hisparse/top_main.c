@@ -7,10 +7,10 @@
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
+#include "src/trace/crowded.h"
 #include "tools/hisparse/command.h"
 #include "tools/hisparse/size.h"
 #include "tools/hisparse/table.h"
-#include "src/trace/metrics.h"
 #include "tools/hisparse/top.h"
 
 #define GIB ((double)(1ull << 30))
@@ -190,7 +190,7 @@ static void advice(const struct hs_top_layer *sum)
 	const double all = in_place + (double)sum->counters[HS_TOP_HITS] +
 			   (double)sum->counters[HS_TOP_MISSES];
 
-	if (in_place > all / HS_METRICS_CROWDED)
+	if (in_place > all / HS_CROWDED)
 		printf("%s%.0f %% of the selected rows found no hot row and were read in place: more "
 		       "HISPARSE_SLOTS, or fewer requests at once%s\n",
 			hs_colour(HS_YELLOW), 100 * in_place / all, hs_colour(HS_PLAIN));
