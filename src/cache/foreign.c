@@ -15,11 +15,24 @@ static CUcontext context_of(const struct hs_site *site)
 	return context;
 }
 
+static bool elsewhere(CUcontext context, CUdevice id)
+{
+	CUdevice its = -1;
+	CUcontext popped;
+
+	if (hs_driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+		return true;
+	hs_driver.cuCtxGetDevice(&its);
+	hs_driver.cuCtxPopCurrent_v2(&popped);
+	return its != id;
+}
+
+/* A green context has a handle of its own, and takes the primary one's kernels. */
 bool hs_foreign(const struct hs_device *device, const struct hs_site *site)
 {
 	const CUcontext context = context_of(site);
 
-	return context && context != device->context;
+	return context && context != device->context && elsewhere(context, device->id);
 }
 
 static CUresult record(CUevent event, const struct hs_site *site)

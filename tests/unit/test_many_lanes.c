@@ -254,6 +254,61 @@ static void test_broken_drops(void **s)
 	}
 }
 
+static CUcontext current;
+static CUdevice other_device;
+
+static CUresult other_context(CUstream stream, CUcontext *context)
+{
+	(void)stream;
+	*context = (CUcontext)(uintptr_t)2;
+	return CUDA_SUCCESS;
+}
+
+static CUresult push_current(CUcontext context)
+{
+	current = context;
+	return CUDA_SUCCESS;
+}
+
+static CUresult pop_current(CUcontext *context)
+{
+	*context = current;
+	current = NULL;
+	return CUDA_SUCCESS;
+}
+
+static CUresult current_device(CUdevice *device)
+{
+	*device = current == (CUcontext)(uintptr_t)2 ? other_device : 0;
+	return CUDA_SUCCESS;
+}
+
+/* A stream of a green context is the device's all the same, one of another device's
+ * context is not. */
+static void test_other_context(void **s)
+{
+	struct hs_site site;
+	struct hs_list list;
+	CUdeviceptr out;
+
+	(void)s;
+	start(0);
+	site = rig_site(3);
+	list = list_of(500, 600);
+	hs_driver.cuStreamGetCtx = other_context;
+	hs_driver.cuCtxPushCurrent_v2 = push_current;
+	hs_driver.cuCtxPopCurrent_v2 = pop_current;
+	hs_driver.cuCtxGetDevice = current_device;
+	assert_int_equal(rig_attend(&list, &site, 0, &out), 0);
+	assert_int_not_equal(out, list.indices);
+	rig_run();
+	assert_int_equal(rig.wrong, 0);
+	other_device = 1;
+	assert_int_not_equal(rig_attend(&list, &site, 0, &out), 0);
+	assert_int_equal(out, list.indices);
+	assert_null(current);
+}
+
 /* No memory for the area, for its marks, or no room below the limits. */
 static void without(int own, int hot, size_t reserve)
 {
@@ -345,6 +400,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_overflow),
 		cmocka_unit_test(test_broken),
 		cmocka_unit_test(test_broken_drops),
+		cmocka_unit_test(test_other_context),
 		cmocka_unit_test(test_no_slots),
 		cmocka_unit_test(test_no_marks),
 		cmocka_unit_test(test_no_area),
