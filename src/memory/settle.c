@@ -61,10 +61,16 @@ static bool drained(CUcontext context, int64_t until, bool waits)
 
 static bool context_idle(CUcontext context, int64_t until, bool waits)
 {
+	const CUresult result = hs_driver.cuCtxPushCurrent_v2(context);
 	CUcontext popped;
 	bool idle;
 
-	if (hs_driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+	/* A green context may have gone without a word. */
+	if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+		hs_peer_forget(context);
+		return true;
+	}
+	if (result != CUDA_SUCCESS)
 		return false;
 	idle = drained(context, until, waits);
 	hs_driver.cuCtxPopCurrent_v2(&popped);

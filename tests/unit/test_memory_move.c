@@ -249,6 +249,32 @@ static void who_copied_to_a_window_is_waited_for(void **state)
 	assert_int_equal(tail(kv), HS_PLACE_HOST);
 }
 
+static CUresult (*real_push)(CUcontext context);
+
+static CUresult push_unless_gone(CUcontext context)
+{
+	return context == (CUcontext)0x2000 ? CUDA_ERROR_INVALID_CONTEXT : real_push(context);
+}
+
+/* As green contexts do, whose end nobody tells of. */
+static void who_copied_and_has_gone_is_in_nobodys_way(void **state)
+{
+	CUdeviceptr kv = fake_window(8);
+	CUcontext popped;
+
+	(void)state;
+	fake.options.place = HS_OPTION_HOST;
+	reveal(kv, HS_USE_KV);
+	hs_driver.cuCtxPushCurrent_v2((CUcontext)0x2000);
+	hs_peer_note();
+	hs_driver.cuCtxPopCurrent_v2(&popped);
+	real_push = hs_driver.cuCtxPushCurrent_v2;
+	hs_driver.cuCtxPushCurrent_v2 = push_unless_gone;
+	hs_memory_settle(true);
+	assert_int_equal(tail(kv), HS_PLACE_HOST);
+	assert_null(hs_peer_user(0));
+}
+
 /* A driver before 12.5: only calls that wait anyway may wait without an end. */
 static void an_older_driver_moves_where_the_engine_waits(void **state)
 {
@@ -455,6 +481,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(no_move_while_a_capture_is_open),
 		cmocka_unit_test(a_device_that_never_idles_is_not_waited_for),
 		cmocka_unit_test(who_copied_to_a_window_is_waited_for),
+		cmocka_unit_test(who_copied_and_has_gone_is_in_nobodys_way),
 		cmocka_unit_test(an_older_driver_moves_where_the_engine_waits),
 		cmocka_unit_test(nobody_inside_the_gate_moves_a_window),
 		cmocka_unit_test(windows_begin_on_the_host),
