@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include "examples/dsa_driver.h"
 #include "examples/dsa_kernels.h"
+#include "tools/bench/median.h"
 
 enum { KINDS = 3, BATCH = 64, TOPK = 64 };
 static const char *const kinds[KINDS] = {"none", "beside", "attend"};
@@ -30,13 +31,6 @@ static double now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
 }
 
 /* Nanoseconds of one launch. The queue is empty before each batch. */
@@ -57,8 +51,7 @@ static double measure(
 			times[i] = (now() - start) / BATCH;
 		DSA_CHECK(dsa.cuStreamSynchronize(stream));
 	}
-	qsort(times, (size_t)batches, sizeof(*times), ascending);
-	median = times[batches / 2];
+	median = hs_bench_median(times, (size_t)batches);
 	free(times);
 	return median;
 }

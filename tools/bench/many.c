@@ -15,6 +15,7 @@
 #include "src/cache/cache.h"
 #include "src/cache/device.h"
 #include "src/cache/many.h"
+#include "tools/bench/median.h"
 #include "tools/bench/memory.h"
 #include "tools/bench/place.h"
 #include "tools/bench/rows.h"
@@ -236,19 +237,6 @@ static void drop_all(unsigned layer)
 	hs_cache_wrote(bench.windows[layer], 0, 0, &(struct hs_site){.stream = bench.stream});
 }
 
-static int ascending(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *times, size_t count)
-{
-	qsort(times, count, sizeof(*times), ascending);
-	return times[count / 2];
-}
-
 static void measure_many(struct cell *cell)
 {
 	const size_t calls = plan.repeat * plan.layers;
@@ -288,9 +276,9 @@ static void measure_many(struct cell *cell)
 	cell->hits = after.hits - before.hits;
 	cell->staged = after.staged - before.staged;
 	for (unsigned p = 0; p < PHASES; p++)
-		cell->phase[p] = median(times + p * calls, calls);
-	cell->total = median(times + PHASES * calls, calls);
-	cell->host = median(times + (PHASES + 1) * calls, calls);
+		cell->phase[p] = hs_bench_median(times + p * calls, calls);
+	cell->total = hs_bench_median(times + PHASES * calls, calls);
+	cell->host = hs_bench_median(times + (PHASES + 1) * calls, calls);
 	free(times);
 }
 
@@ -318,7 +306,7 @@ static void measure_ordinary(struct cell *cell)
 	}
 	cell->misses = after.misses - before.misses;
 	cell->inplace = after.inplace - before.inplace;
-	cell->ordinary = median(times, plan.repeat * plan.layers);
+	cell->ordinary = hs_bench_median(times, plan.repeat * plan.layers);
 	free(times);
 }
 

@@ -20,6 +20,7 @@
 #include "src/cache/cache.h"
 #include "src/cache/nodes.h"
 #include "src/cache/notes.h"
+#include "tools/bench/median.h"
 #include "tools/bench/memory.h"
 #include "tools/bench/swapin_abi.h"
 
@@ -87,19 +88,6 @@ static double now_us(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-static int ascending(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *times, size_t count)
-{
-	qsort(times, count, sizeof(*times), ascending);
-	return times[count / 2];
 }
 
 static void small(CUdeviceptr from, CUdeviceptr to, uint32_t count, bool ahead)
@@ -230,7 +218,7 @@ static void measure_chain(unsigned batch, bool first)
 			times[arm * plan.rounds + round] = replay(execs[arm], plan.replays);
 		}
 	for (unsigned arm = 0; arm < ARMS; arm++)
-		layer[arm] = median(times + arm * plan.rounds, plan.rounds) / plan.layers;
+		layer[arm] = hs_bench_median(times + arm * plan.rounds, plan.rounds) / plan.layers;
 	for (unsigned arm = 0; arm < ARMS; arm++) {
 		const double plain = layer[arm / AHEAD * AHEAD];
 
