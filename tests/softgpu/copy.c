@@ -100,16 +100,20 @@ static CUresult submit(
 	return result;
 }
 
+static struct soft_box line(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+{
+	return (struct soft_box){.dst = (char *)dst,
+		.src = (const char *)src,
+		.width = bytes,
+		.height = 1,
+		.depth = 1};
+}
+
 static CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t bytes, unsigned side, CUstream stream,
 	bool per_thread)
 {
 	SOFT_ENTER(side & SYNC ? SOFT_CONTEXT | SOFT_UNSAFE : SOFT_CONTEXT);
-	return submit((struct soft_box){.dst = (char *)dst,
-			      .src = (const char *)src,
-			      .width = bytes,
-			      .height = 1,
-			      .depth = 1},
-		side, here(), stream, per_thread);
+	return submit(line(dst, src, bytes), side, here(), stream, per_thread);
 }
 
 #define D CUdeviceptr
@@ -134,12 +138,8 @@ static CUresult peer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext f
 	unsigned side, CUstream stream, bool per_thread)
 {
 	SOFT_ENTER(side & SYNC ? SOFT_CONTEXT | SOFT_UNSAFE : SOFT_CONTEXT);
-	return submit((struct soft_box){.dst = (char *)dst,
-			      .src = (const char *)src,
-			      .width = bytes,
-			      .height = 1,
-			      .depth = 1},
-		side, (struct ends){soft_device(to), soft_device(from)}, stream, per_thread);
+	return submit(line(dst, src, bytes), side,
+		(struct ends){soft_device(to), soft_device(from)}, stream, per_thread);
 }
 
 SOFT_BOTH(cuMemcpyPeer, _ptds, (D dst, CUcontext to, D src, CUcontext from, size_t n),
