@@ -317,7 +317,7 @@ HS_DEVICE void keep_counted(const struct hs_keep_args *a, uint64_t free, uint32_
 		if (a->release)
 			hs_store_release(&a->table->words[a->lane], 0u);
 	}
-	/* Seldom for launches that only hit: the host is far away. */
+	/* Seldom where nothing was missed: the host is far away. */
 	if (threadIdx.x < 32 && __ballot_sync(0xffffffffu, tell) && threadIdx.x < HS_COUNTS &&
 		entry->counts)
 		hs_store_relaxed(&entry->counts[threadIdx.x], total);

@@ -39,9 +39,10 @@ i64 1+0 value
 ptr 2+0 data
 fill data, n * 8, value
 
-# ATen's gathers (torch 2.11) read any rows and write one tensor: x[index]. SGLang
-# 0.5.17 reads KV windows so at every chunk of a prefill, vLLM 0.26.0 scratch.
-# index_elementwise_kernel is (int64_t n, lambda); the lambda holds an
+# ATen's gathers (torch 2.11) read any rows and write one tensor: x[index]. Under
+# SGLang 0.5.17 and vLLM 0.26.0 such kernels carried windows of KV. These profiles
+# are from torch's source and from what nvcc makes of such a lambda; they have not
+# met the kernels. index_elementwise_kernel is (int64_t n, lambda); the lambda holds an
 # OffsetCalculator<3> of 25 dimensions, out, in, the number of indices, 25 addresses
 # of indices, sizes and strides. How far it writes follows from the calculator: to
 # the window's end, as far as we care.

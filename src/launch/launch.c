@@ -422,8 +422,7 @@ static void say(struct hs_kernel *kernel, void *data)
 	if (!window || atomic_load(&kernel->touch_said))
 		return;
 	if (atomic_load_explicit(&window->use, memory_order_relaxed) == HS_USE_KV) {
-		/* Costs hot rows only where there may be some: engines keep scratch,
-		 * too, in what an attention kernel once read. */
+		/* Costs hot rows only where there may be some. */
 		const bool host = atomic_load_explicit(&window->place, memory_order_relaxed) ==
 				  HS_PLACE_HOST;
 

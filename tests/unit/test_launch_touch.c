@@ -235,7 +235,7 @@ static void gathers(void **state)
 	assert_string_equal(fake.events, "launch;wrote 2+656 1968;");
 }
 
-/* On the device it costs nothing: engines keep scratch there, too. */
+/* On the device it costs nothing. */
 static void unknown_kernels_beside_no_hot_rows(void **state)
 {
 	static const struct fake_kernel kernel = {"stranger", {8}, false};
