@@ -231,6 +231,7 @@ struct hs_keep_args {
  * host part was just written. Any grid of HS_THREADS; nothing else may run. */
 struct hs_prepare_args {
 	struct hs_entry *entry;
+	uint32_t any_order; /* the window is read as fast in any order: misses need none */
 };
 
 /*

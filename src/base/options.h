@@ -14,6 +14,8 @@
 
 enum hs_policy { HS_POLICY_LRU, HS_POLICY_FIFO, HS_POLICY_RANDOM, HS_POLICY_VANILLA };
 enum hs_place_option { HS_OPTION_AUTO, HS_OPTION_HOST, HS_OPTION_DEVICE };
+/* What host memory is tried first: each falls back to those after it. */
+enum hs_host_memory { HS_OPTION_MANAGED, HS_OPTION_REGISTERED, HS_OPTION_DRIVER };
 
 /* An unset SIZE or GIB whose default is "" reads as this. */
 #define HS_AUTO UINT64_MAX
@@ -21,7 +23,7 @@ enum hs_place_option { HS_OPTION_AUTO, HS_OPTION_HOST, HS_OPTION_DEVICE };
 struct hs_options {
 	uint64_t slots, host_bytes, gpu_bytes, row, layers;
 	const char *profiles;
-	int policy, place;
+	int policy, place, host_memory;
 	uint64_t window_bytes; /* in bytes, although the variable counts MiB */
 	uint64_t verify;
 	const char *trace, *record, *metrics;

@@ -146,7 +146,8 @@ static int write_entry(struct hs_layer *layer, struct hs_device *device, struct 
 {
 	struct hs_site site = {0};
 	struct hs_prepare_args args = {
-		.entry = (struct hs_entry *)(uintptr_t)hs_device_entry(device, layer->id)};
+		.entry = (struct hs_entry *)(uintptr_t)hs_device_entry(device, layer->id),
+		.any_order = layer->any_order};
 
 	if (hs_driver.cuMemcpyHtoD_v2(hs_device_entry(device, layer->id), entry,
 		    offsetof(struct hs_entry, free)) != CUDA_SUCCESS)
@@ -183,6 +184,7 @@ static int start(struct hs_layer *layer, struct hs_device *device, uint32_t rows
 	if (error)
 		goto disown;
 	lay_out(&entry, state);
+	layer->any_order = atomic_load(&atomic_load(&layer->window)->any_order);
 	entry.hot = (unsigned char *)(uintptr_t)hot;
 	entry.hot_index = (int32_t)((hot - layer->base) / layer->row);
 	error = write_entry(layer, device, &entry);
@@ -229,7 +231,8 @@ static bool wants(const struct hs_layer *layer)
 /* Goes on as it is: its window may be in other parts than when it started. */
 static bool keeps(const struct hs_layer *layer)
 {
-	return wants(layer) && layer->slots == slots_in(layer) && layer->first == first_in(layer);
+	return wants(layer) && layer->slots == slots_in(layer) && layer->first == first_in(layer) &&
+	       layer->any_order == atomic_load(&atomic_load(&layer->window)->any_order);
 }
 
 /* Rows whose hot buffer, map and state take so many bytes. */

@@ -23,6 +23,7 @@ struct hs_layer {
 	_Atomic uint64_t told;		  /* slots, by a kernel; 0: by none */
 	/* While it is on: */
 	uint32_t slots, rows, first;
+	bool any_order; /* as its window says */
 	CUdeviceptr hot, state;
 };
 

@@ -5,6 +5,7 @@
 #include "src/base/log.h"
 #include "src/memory/arena.h"
 #include "src/memory/memory.h"
+#include "src/memory/steer.h"
 
 /* Steps before giving up, over foreign mappings and to what the driver takes. */
 #define TRIES 32
@@ -103,6 +104,8 @@ CUresult hs_arena_reserve(CUdeviceptr *out, size_t bytes, enum hs_arena_part par
 	size_t at;
 
 	bytes = (bytes + HS_ARENA_STEP - 1) & ~(HS_ARENA_STEP - 1);
+	if (part == HS_ARENA_WINDOWS)
+		bytes += HS_STEER_SLACK;
 	pthread_mutex_lock(&lock);
 	for (int tries = 0; tries < TRIES && grow(); tries++) {
 		from = first_fit(from, bytes, &at);

@@ -2,8 +2,10 @@
 #include <stdatomic.h>
 #include <time.h>
 #include "src/base/log.h"
+#include "src/base/options.h"
 #include "src/memory/backing.h"
 #include "src/memory/budget.h"
+#include "src/memory/managed.h"
 #include "src/memory/peer.h"
 #include "src/memory/pinned.h"
 #include "src/memory/pool.h"
@@ -14,6 +16,7 @@
 #define HOST_MARGIN ((uint64_t)512 << 20)
 
 static atomic_uint refusals;
+static atomic_bool managed_refused, registered_refused;
 
 static int attribute(CUdevice_attribute which, CUdevice device)
 {
@@ -106,10 +109,58 @@ static CUresult host_create(struct hs_backing *backing)
 	return hs_driver.cuMemCreate(&backing->handle, backing->bytes, &prop, 0);
 }
 
+/* Of a kind that does not work here, whose place the next one takes. */
+static void refuse(atomic_bool *kind, size_t bytes, CUresult why, const char *what)
+{
+	if (!atomic_exchange(kind, true)) {
+		hs_info("%s (%.2f GiB, CUDA error %d)", what, bytes / GIB, why);
+		atomic_fetch_add(&refusals, 1);
+	}
+}
+
+/* Memory and addresses come together. */
+static CUresult managed_create(struct hs_backing *backing)
+{
+	return atomic_load(&managed_refused) || hs_options()->host_memory > HS_OPTION_MANAGED ||
+			       !attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+				       backing->device)
+		       ? CUDA_ERROR_NOT_SUPPORTED
+		       : CUDA_SUCCESS;
+}
+
+static CUresult managed_map(struct hs_backing *backing, CUdeviceptr at)
+{
+	CUresult result = hs_managed_create(&at, backing->bytes, backing->device);
+
+	if (result == CUDA_ERROR_NOT_SUPPORTED)
+		refuse(&managed_refused, backing->bytes, result,
+			"no managed memory at our addresses: host memory is registered from here "
+			"on, which the GPU reads more slowly");
+	for (uint64_t left = hs_peers(backing->device); left && result == CUDA_SUCCESS;
+		left &= left - 1)
+		hs_managed_share(at, backing->bytes, __builtin_ctzll(left));
+	return result;
+}
+
+static CUresult managed_share(struct hs_backing *backing, CUdevice with)
+{
+	return backing->at ? hs_managed_share(backing->at, backing->bytes, with) : CUDA_SUCCESS;
+}
+
+static CUresult managed_unmap(struct hs_backing *backing)
+{
+	return hs_managed_destroy(backing->at);
+}
+
+static void managed_destroy(struct hs_backing *backing)
+{
+	(void)backing;
+}
+
 /* 14-15 GiB/s with 16 threads (driver 580.159.04). */
 static CUresult registered_create(struct hs_backing *backing)
 {
-	if (atomic_load(&refusals))
+	if (atomic_load(&registered_refused) || hs_options()->host_memory > HS_OPTION_REGISTERED)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	backing->memory = hs_pinned_create(backing->bytes, node_of(backing->device));
 	return backing->memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -153,10 +204,9 @@ static CUresult registered_map(struct hs_backing *backing, CUdeviceptr at)
 			now() - begin);
 		return CUDA_SUCCESS;
 	}
-	if (!atomic_fetch_add(&refusals, 1))
-		hs_info("the driver does not register %.2f GiB of host memory (CUDA error %d): "
-			"it allocates host memory itself from here on, which takes longer",
-			backing->bytes / GIB, result);
+	refuse(&registered_refused, backing->bytes, result,
+		"the driver does not register host memory: it allocates host memory itself from "
+		"here on, which takes longer");
 	moved = hs_pinned_move(backing->memory, backing->bytes, 0);
 	if (moved)
 		backing->memory = moved;
@@ -184,16 +234,41 @@ static void registered_destroy(struct hs_backing *backing)
 	hs_pinned_destroy(backing->memory, backing->bytes);
 }
 
-static const struct hs_backing_kind device_memory = {
-	HS_PLACE_DEVICE, false, false, vmm_share, device_create, vmm_map, vmm_unmap, vmm_destroy};
-static const struct hs_backing_kind driver_host = {
-	HS_PLACE_HOST, false, false, vmm_share, host_create, vmm_map, vmm_unmap, vmm_destroy};
-static const struct hs_backing_kind registered_host = {HS_PLACE_HOST, true, true, NULL,
-	registered_create, registered_map, registered_unmap, registered_destroy};
+static const struct hs_backing_kind device_memory = {.place = HS_PLACE_DEVICE,
+	.keeps = true,
+	.share = vmm_share,
+	.create = device_create,
+	.map = vmm_map,
+	.unmap = vmm_unmap,
+	.destroy = vmm_destroy};
+static const struct hs_backing_kind driver_host = {.place = HS_PLACE_HOST,
+	.keeps = true,
+	.share = vmm_share,
+	.create = host_create,
+	.map = vmm_map,
+	.unmap = vmm_unmap,
+	.destroy = vmm_destroy};
+static const struct hs_backing_kind registered_host = {.place = HS_PLACE_HOST,
+	.apart = true,
+	.zeroed = true,
+	.keeps = true,
+	.create = registered_create,
+	.map = registered_map,
+	.unmap = registered_unmap,
+	.destroy = registered_destroy};
+static const struct hs_backing_kind managed_host = {.place = HS_PLACE_HOST,
+	.apart = true,
+	.zeroed = true,
+	.any_order = true,
+	.share = managed_share,
+	.create = managed_create,
+	.map = managed_map,
+	.unmap = managed_unmap,
+	.destroy = managed_destroy};
 
 /* What is tried, in this order. */
 static const struct hs_backing_kind *const kinds[] = {
-	&device_memory, &registered_host, &driver_host};
+	&device_memory, &managed_host, &registered_host, &driver_host};
 
 unsigned hs_backing_refusals(void)
 {

@@ -4,8 +4,8 @@
 
 /*
  * What stands behind a run of addresses: memory that can exist without an
- * address, be mapped at one, be taken off again with its bytes kept, and be
- * mapped elsewhere. A backing is mapped at one address at a time. Creating and
+ * address, be mapped at one, be taken off again with its bytes kept (but for one
+ * kind), and be mapped elsewhere. A backing is mapped at one address at a time. Creating and
  * destroying keeps the books of budget.h. Sizes in bytes, multiples of
  * HS_GRANULE. Nothing here waits for the device.
  */
@@ -17,8 +17,10 @@ struct hs_backing;
 
 struct hs_backing_kind {
 	enum hs_place place;
-	bool apart;  /* its addresses must not be reserved with the driver */
-	bool zeroed; /* reads as zeros until something is written */
+	bool apart;	/* its addresses must not be reserved with the driver */
+	bool zeroed;	/* reads as zeros until something is written */
+	bool keeps;	/* its bytes, while it is not mapped */
+	bool any_order; /* the device reads it as fast in any order */
 	CUresult (*share)(struct hs_backing *backing, CUdevice with); /* NULL: everybody's */
 	CUresult (*create)(struct hs_backing *backing);
 	CUresult (*map)(struct hs_backing *backing, CUdeviceptr at);

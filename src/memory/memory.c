@@ -66,7 +66,7 @@ static bool can_map(CUdevice device)
 }
 
 /* Memory behind the record's addresses. On failure there is none. */
-static CUresult back_once(struct hs_holding *h, enum hs_place place)
+static CUresult back_once(struct hs_holding *h, enum hs_place place, bool best)
 {
 	const size_t rest = h->window.bytes - HS_GRANULE;
 	CUresult result =
@@ -82,12 +82,17 @@ static CUresult back_once(struct hs_holding *h, enum hs_place place)
 		return result;
 	}
 	if (result == CUDA_SUCCESS) {
-		result = hs_backing_create_best(&h->rest, place, rest, h->window.device);
+		result = (best ? hs_backing_create_best : hs_backing_create)(
+			&h->rest, place, rest, h->window.device);
 		if (result != CUDA_SUCCESS && place == HS_PLACE_HOST)
 			hs_place_host_failed(rest, result);
 	}
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
 		result = hs_move_in(h);
+		/* Of a kind whose memory comes with its addresses. */
+		if (result == CUDA_ERROR_OUT_OF_MEMORY && !h->rest.kind->keeps)
+			hs_place_host_failed(rest, result);
+	}
 	if (result != CUDA_SUCCESS) {
 		hs_backing_destroy(&h->rest);
 		hs_backing_destroy(&h->head);
@@ -104,8 +109,11 @@ static CUresult back(struct hs_holding *h, enum hs_place place)
 
 	do {
 		refusals = hs_backing_refusals();
-		result = back_once(h, place);
+		result = back_once(h, place, true);
 	} while (result != CUDA_SUCCESS && refusals != hs_backing_refusals());
+	/* As in move.c. */
+	if (result == CUDA_ERROR_MAP_FAILED && place == HS_PLACE_HOST)
+		result = back_once(h, place, false);
 	return result;
 }
 

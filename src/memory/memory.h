@@ -45,14 +45,15 @@ struct hs_window {
 	size_t bytes;	  /* as mapped: a multiple of HS_GRANULE */
 	size_t requested; /* as the engine asked */
 	CUdevice device;
-	uint32_t id;	      /* below HS_WINDOW_MAX; used again after the window is freed */
-	_Atomic int use;      /* enum hs_use, set on the launch path */
-	_Atomic int place;    /* enum hs_place, changes at safe moments only; HOST: any of it */
-	_Atomic size_t host;  /* bytes on the host of a window that is in parts (range.h) */
-	_Atomic bool unseen;  /* graph nodes made by hand write to it: no hot rows */
-	_Atomic bool virgin;  /* saw nothing but its zero fill */
-	_Atomic bool filled;  /* and has seen that */
-	_Atomic uint32_t row; /* bytes of a KV row, 0 while unknown */
+	uint32_t id;		/* below HS_WINDOW_MAX; used again after the window is freed */
+	_Atomic int use;	/* enum hs_use, set on the launch path */
+	_Atomic int place;	/* enum hs_place, changes at safe moments only; HOST: any of it */
+	_Atomic size_t host;	/* bytes on the host of a window that is in parts (range.h) */
+	_Atomic bool unseen;	/* graph nodes made by hand write to it: no hot rows */
+	_Atomic bool virgin;	/* saw nothing but its zero fill */
+	_Atomic bool filled;	/* and has seen that */
+	_Atomic uint32_t row;	/* bytes of a KV row, 0 while unknown */
+	_Atomic bool any_order; /* its host memory is read as fast in any order (managed.h) */
 };
 
 /* Allocation, as cuMemAlloc_v2, cuMemFree_v2. */

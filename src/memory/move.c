@@ -48,6 +48,7 @@ CUresult hs_move_in(struct hs_holding *holding)
 		result = hs_backing_map(&holding->head, holding->window.start);
 	if (result == CUDA_SUCCESS)
 		result = hs_backing_map(&holding->rest, holding->window.start + HS_GRANULE);
+	atomic_store(&holding->window.any_order, holding->rest.kind->any_order);
 	return result;
 }
 
@@ -92,7 +93,8 @@ static CUresult from_host(struct hs_holding *holding, struct hs_backing *fresh, 
 	return result;
 }
 
-static void restore(struct hs_holding *holding, struct hs_backing *fresh, CUdeviceptr at)
+static void restore(
+	struct hs_holding *holding, struct hs_backing *fresh, CUdeviceptr at, CUdeviceptr staging)
 {
 	struct hs_backing *old = &holding->rest;
 	CUresult result = CUDA_SUCCESS;
@@ -101,8 +103,16 @@ static void restore(struct hs_holding *holding, struct hs_backing *fresh, CUdevi
 		hs_backing_unmap(fresh);
 	if (old->at && old->at != at)
 		hs_backing_unmap(old);
-	if (!old->at)
+	if (!old->at) {
 		result = hs_move_in(holding);
+		/* Its bytes went with its addresses, after they were copied. */
+		if (result == CUDA_SUCCESS && !old->kind->keeps)
+			result = hs_backing_map(fresh, staging);
+		if (result == CUDA_SUCCESS && !old->kind->keeps)
+			result = hs_own_copy(at, staging, old->bytes);
+		if (fresh->at)
+			hs_backing_unmap(fresh);
+	}
 	if (result != CUDA_SUCCESS)
 		hs_error(
 			"window %u at 0x%llx: its memory could not be mapped again (CUDA error %d)",
@@ -133,12 +143,13 @@ static CUresult move(struct hs_holding *holding, enum hs_place place, bool best)
 	result = place == HS_PLACE_HOST ? from_device(holding, &fresh, staging)
 					: from_host(holding, &fresh, staging);
 	if (result != CUDA_SUCCESS) {
-		restore(holding, &fresh, at);
+		restore(holding, &fresh, at, staging);
 		goto release;
 	}
 	hs_backing_destroy(old);
 	*old = fresh;
 	fresh.kind = NULL;
+	atomic_store(&holding->window.any_order, old->kind->any_order);
 	atomic_store(&holding->window.place, place);
 release:
 	hs_arena_release(staging);
@@ -216,6 +227,7 @@ static CUresult gather(struct hs_holding *h, enum hs_place place, bool best)
 	hs_range_destroy(h);
 	h->rest = fresh;
 	fresh.kind = NULL;
+	atomic_store(&h->window.any_order, h->rest.kind->any_order);
 	atomic_store(&h->window.host, 0);
 	atomic_store(&h->window.place, place);
 release:

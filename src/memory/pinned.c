@@ -1,131 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 #include "src/base/log.h"
 #include "src/memory/memory.h"
 #include "src/memory/pinned.h"
+#include "src/memory/prefault.h"
 
-#define GIB ((double)(1ull << 30))
-#define THREADS 16
-#define CHUNK ((size_t)32 << 20)
-#define PAGE ((size_t)4096)
-#define PATIENCE 2.0 /* seconds until progress is told, and between the lines */
-
-#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
-#define MADV_POPULATE_WRITE 23
-#endif
 #ifndef MAP_FIXED_NOREPLACE /* Linux 4.17; before, a hint */
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 #define MPOL_PREFERRED 1
 #define NODES 1024
-
-struct job {
-	char *start;
-	size_t bytes;
-	_Atomic size_t next;
-};
-
-/* Windows that are made one right after the other count as one start-up. */
-static struct {
-	double since, last, told;
-	_Atomic size_t bytes;
-} progress;
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-static void tell(bool last)
-{
-	const double at = now();
-
-	progress.last = at;
-	if (at - progress.since < PATIENCE || (!last && at - progress.told < PATIENCE))
-		return;
-	progress.told = at;
-	hs_info("host memory: %.1f GiB made ready in %.1f s", atomic_load(&progress.bytes) / GIB,
-		at - progress.since);
-}
-
-static void populate(char *start, size_t bytes)
-{
-	if (!madvise(start, bytes, MADV_POPULATE_WRITE))
-		return;
-	for (size_t i = 0; i < bytes; i += PAGE)
-		*(volatile char *)(start + i) = 0;
-}
-
-static bool step(struct job *job)
-{
-	const size_t at = atomic_fetch_add(&job->next, CHUNK);
-	const size_t left = at < job->bytes ? job->bytes - at : 0;
-
-	if (!left)
-		return false;
-	populate(job->start + at, left < CHUNK ? left : CHUNK);
-	atomic_fetch_add(&progress.bytes, left < CHUNK ? left : CHUNK);
-	return true;
-}
-
-static void *work(void *job)
-{
-	while (step(job))
-		;
-	return NULL;
-}
-
-static size_t cpus(void)
-{
-	cpu_set_t set;
-
-	return sched_getaffinity(0, sizeof(set), &set) ? 1 : (size_t)CPU_COUNT(&set);
-}
-
-/* The caller works too, and is the one who talks. */
-static void prefault(char *start, size_t bytes)
-{
-	struct job job = {.start = start, .bytes = bytes};
-	const double begin = now();
-	size_t want = cpus(), count;
-	pthread_t threads[THREADS];
-	sigset_t all, before;
-
-	if (now() - progress.last > PATIENCE) {
-		progress.since = progress.told = now();
-		atomic_store(&progress.bytes, 0);
-	}
-	want = want > THREADS ? THREADS : want;
-	if (want > bytes / CHUNK)
-		want = bytes / CHUNK;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	for (count = 0; count + 1 < want; count++)
-		if (pthread_create(&threads[count], NULL, work, &job))
-			break;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	while (step(&job))
-		tell(false);
-	for (size_t i = 0; i < count; i++)
-		pthread_join(threads[i], NULL);
-	tell(true);
-	hs_debug("host memory: %.3f GiB of pages in %.3f s, %zu threads", bytes / GIB,
-		now() - begin, count + 1);
-}
 
 /* Of the kernel's choice, aligned as huge pages are. */
 static void *room(size_t bytes)
@@ -171,7 +61,7 @@ void *hs_pinned_create(size_t bytes, int node)
 		madvise(memory, bytes, MADV_HUGEPAGE);
 		madvise(memory, bytes, MADV_DONTFORK);
 		madvise(memory, bytes, MADV_DONTDUMP);
-		prefault(memory, bytes);
+		hs_prefault(memory, bytes, HS_PREFAULT_ALL, node);
 	}
 	errno = saved;
 	return memory;

@@ -16,6 +16,9 @@
 #include "hooks/table.h"
 
 static const char *const names[] = {"dlsym",
+#ifndef __SANITIZE_THREAD__
+	"mmap", "mmap64",
+#endif
 #define HOOK(name, proof, flags) #name,
 #define USE(name, proof, flags)
 	HS_DRIVER_TABLE(HOOK, USE)

@@ -80,6 +80,8 @@ enum soft_place soft_place(uintptr_t address, size_t *run)
 		return soft_mapped(address, run);
 	if (run)
 		*run = range->start + range->bytes - address;
+	if (range->kind == SOFT_MANAGED)
+		return range->device >= 0 ? SOFT_ON_DEVICE : SOFT_ON_HOST;
 	return range->kind == SOFT_ALLOC || range->kind == SOFT_OPENED ? SOFT_ON_DEVICE
 								       : SOFT_ON_HOST;
 }
@@ -136,7 +138,8 @@ static void give(struct soft_range *range)
 	munmap((void *)range->start, pages(range->bytes));
 	if (range->fd)
 		close(range->fd);
-	soft_unaccount(range->device, pages(range->bytes));
+	if (range->kind != SOFT_MANAGED || range->device == SOFT_PINNED)
+		soft_unaccount(range->device, pages(range->bytes));
 	soft_range_remove(range);
 }
 
@@ -145,7 +148,8 @@ void soft_memory_reset(CUdevice device)
 	for (struct soft_range *range = ranges, *next; range; range = next) {
 		next = range->next;
 		if ((range->kind == SOFT_ALLOC && range->device == device) ||
-			(range->kind == SOFT_HOST && soft.devices == 1))
+			((range->kind == SOFT_HOST || range->kind == SOFT_MANAGED) &&
+				soft.devices == 1))
 			give(range);
 	}
 }
@@ -179,7 +183,8 @@ static CUresult release(void *start, enum soft_kind kind)
 	if (!start)
 		return CUDA_SUCCESS;
 	range = soft_range_find((uintptr_t)start);
-	if (!range || range->start != (uintptr_t)start || range->kind != kind)
+	if (!range || range->start != (uintptr_t)start ||
+		(range->kind != kind && (kind != SOFT_ALLOC || range->kind != SOFT_MANAGED)))
 		return CUDA_ERROR_INVALID_VALUE;
 	soft_run_all();
 	give(range);
@@ -227,32 +232,85 @@ SOFT_BOTH(cuMemAllocAsync, _ptsz, (CUdeviceptr * ptr, size_t bytes, CUstream str
 SOFT_BOTH(cuMemFreeAsync, _ptsz, (CUdeviceptr ptr, CUstream stream),
 	free_async(ptr, stream, per_thread))
 
-/* The device's share of memory that moves by itself: it counts as its own. */
+/*
+ * Managed memory: zeros. It takes nothing before it is touched, so only what is told to
+ * stay on the host is accounted for: all of it then. Addresses as
+ * driver 580 gets them: it asks for so much more at NULL, with PROT_NONE, cuts that to
+ * multiples of it, and maps its file there.
+ */
+#define MANAGED_STEP ((size_t)32 << 20)
+
+static void *managed_room(size_t bytes)
+{
+	const size_t all = bytes + MANAGED_STEP - PAGE;
+	char *got = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *start;
+
+	if (got == MAP_FAILED)
+		return got;
+	start = got + (-(uintptr_t)got & (MANAGED_STEP - 1));
+	if (start != got)
+		munmap(got, (size_t)(start - got));
+	if (start + bytes != got + all)
+		munmap(start + bytes, (size_t)(got + all - start) - bytes);
+	return mmap(start, bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
 CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t bytes, unsigned flags)
 {
 	SOFT_ENTER(SOFT_CONTEXT | SOFT_UNSAFE);
-	CUresult result;
+	const CUdevice device = soft_device(soft_context());
+	struct soft_range *range = NULL;
+	void *start;
 
-	if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
+	if (!ptr || !bytes || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
 		return CUDA_ERROR_INVALID_VALUE;
-	result = take((void **)ptr, bytes, SOFT_ALLOC);
-	if (!result)
-		soft_range_find(*ptr)->flags = flags;
-	return result;
+	if (bytes > SIZE_MAX / 2)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	start = managed_room(pages(bytes));
+	if (start != MAP_FAILED)
+		range = soft_range_add((uintptr_t)start, bytes, SOFT_MANAGED);
+	if (!range) {
+		if (start != MAP_FAILED)
+			munmap(start, pages(bytes));
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	range->device = device;
+	range->flags = flags;
+	*ptr = (CUdeviceptr)start;
+	return CUDA_SUCCESS;
 }
 
 bool soft_managed(uintptr_t start, size_t bytes)
 {
 	const struct soft_range *range = soft_range_find(start);
 
-	return range && range->kind == SOFT_ALLOC && range->flags &&
-	       bytes <= range->start + range->bytes - start;
+	return range && range->kind == SOFT_MANAGED && bytes <= range->start + range->bytes - start;
 }
 
 static CUresult managed(CUdeviceptr ptr, size_t bytes)
 {
 	SOFT_ENTER(SOFT_CONTEXT);
 	return bytes && soft_managed(ptr, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Of a whole allocation, whose memory it is then. */
+static CUresult prefer(CUdeviceptr ptr, size_t bytes, const CUmemLocation *place)
+{
+	SOFT_ENTER(SOFT_CONTEXT);
+	struct soft_range *range = soft_range_find(ptr);
+	const int to = place->type == CU_MEM_LOCATION_TYPE_DEVICE ? place->id : SOFT_PINNED;
+
+	if (!bytes || !soft_managed(ptr, bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (bytes != range->bytes || range->device == to)
+		return CUDA_SUCCESS;
+	if (to == SOFT_PINNED && !soft_account(to, pages(bytes)))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (range->device == SOFT_PINNED)
+		soft_unaccount(SOFT_PINNED, pages(bytes));
+	range->device = to;
+	return CUDA_SUCCESS;
 }
 
 SOFT_BOTH(cuMemPrefetchAsync, _ptsz, (CUdeviceptr ptr, size_t n, CUdevice to, CUstream s),
@@ -269,8 +327,8 @@ CUresult cuMemAdvise(CUdeviceptr ptr, size_t bytes, CUmem_advise advice, CUdevic
 
 CUresult cuMemAdvise_v2(CUdeviceptr ptr, size_t bytes, CUmem_advise advice, CUmemLocation location)
 {
-	(void)advice, (void)location;
-	return managed(ptr, bytes);
+	return advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ? prefer(ptr, bytes, &location)
+							      : managed(ptr, bytes);
 }
 
 /* Pools keep nothing: what is freed is the device's again. */

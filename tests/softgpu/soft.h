@@ -68,7 +68,14 @@ bool soft_is_device(CUdevice device);
 
 /* memory.c: one table of address ranges, one of what is mapped where. */
 #define SOFT_GRANULE ((size_t)2 << 20)
-enum soft_kind { SOFT_ALLOC, SOFT_RESERVED, SOFT_HOST, SOFT_REGISTERED, SOFT_OPENED };
+enum soft_kind {
+	SOFT_ALLOC,
+	SOFT_RESERVED,
+	SOFT_HOST,
+	SOFT_REGISTERED,
+	SOFT_OPENED,
+	SOFT_MANAGED, /* device: SOFT_PINNED while it stays on the host */
+};
 struct soft_range {
 	uintptr_t start;
 	size_t bytes;
