@@ -407,9 +407,11 @@ class Doctor(Case):
         arguments = ["doctor", "--root", self.root, "--python", self.python]
         folder = os.path.dirname(SOFTGPU)
         gather = pathlib.Path(PROBE).with_name("libhisparse_gather.so")
-        done = run(*arguments, LD_LIBRARY_PATH=folder, LD_PRELOAD=gather)
-        self.assertRegex(done.stdout, r"(?m)^\w+ +gather +GPU 0: rows of 656 bytes at \d+\.\d GB/s "
-                         r"from pinned memory$")
+        for option, kind in (("", "managed"), ("managed", "managed"), ("registered", "pinned")):
+            done = run(*arguments, LD_LIBRARY_PATH=folder, LD_PRELOAD=gather,
+                       HISPARSE_HOST_MEMORY=option)
+            self.assertRegex(done.stdout, r"(?m)^\w+ +gather +GPU 0: rows of 656 bytes at "
+                             rf"\d+\.\d GB/s from {kind} memory$")
         done = run(*arguments, LD_LIBRARY_PATH=folder)
         self.assertRegex(done.stdout, r"(?m)^note +gather +GPU 0: no gather of rows")
         self.assertNotIn("gather", run(*arguments, "--quick", LD_LIBRARY_PATH=folder).stdout)

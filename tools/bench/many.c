@@ -37,6 +37,7 @@ static const char usage[] =
 	"  --repeat N        10 calls a layer of each kind; medians are printed\n"
 	"  --flush-mib N     256 MiB are written between two calls\n"
 	"  --seed N          1\n"
+	"  --memory KIND     managed or registered: of which kind the windows are\n"
 	"  --json\n";
 
 static const char *const phases[PHASES] = {"mark", "rank", "gather", "remap"};
@@ -47,8 +48,10 @@ static struct {
 	uint64_t rows, k, row, layers, window_mib, staging, hot, repeat, flush_mib, seed;
 	uint64_t prefix[PREFIXES];
 	unsigned prefixes;
+	enum hs_rows_kind kind;
 	bool json;
-} plan = {8192, 2048, 656, 4, 2048, 163840, 65536, 10, 256, 1, {4096, 32768, 131072}, 3, false};
+} plan = {8192, 2048, 656, 4, 2048, 163840, 65536, 10, 256, 1, {4096, 32768, 131072}, 3,
+	HS_ROWS_MANAGED, false};
 
 static struct {
 	struct hs_rows pool;
@@ -373,7 +376,7 @@ static void open_bench(void)
 	hs_many_limits.rows_least = 1;
 	hs_many_limits.rows_most = (uint32_t)plan.staging;
 	need(hs_bench_memory_open(own, (uint32_t)plan.hot, 0), "memory");
-	need(hs_rows_open(&bench.pool, plan.layers * window_bytes()), "host pool");
+	need(hs_rows_open(&bench.pool, plan.layers * window_bytes(), plan.kind), "host pool");
 	need(hs_cache_ready(), "cache");
 	TRY(hs_driver.cuStreamCreate(&bench.stream, CU_STREAM_NON_BLOCKING));
 	TRY(hs_driver.cuModuleLoadData(&module, swapin_image));
@@ -389,7 +392,8 @@ static void open_bench(void)
 		const CUdeviceptr start =
 			(CUdeviceptr)(uintptr_t)bench.pool.start + i * window_bytes();
 
-		bench.windows[i] = hs_bench_window(start, window_bytes(), (uint32_t)plan.row);
+		bench.windows[i] = hs_bench_window(start, window_bytes(), (uint32_t)plan.row,
+			bench.pool.kind == HS_ROWS_MANAGED);
 		bench.layers[i] = hs_layer_find(bench.windows[i], start, (uint32_t)plan.row, true);
 		need(bench.layers[i] ? 0 : -ENOSPC, "layer");
 	}
@@ -421,7 +425,7 @@ static bool parse(int argc, char **argv)
 		{"row", 1, NULL, 2}, {"layers", 1, NULL, 3}, {"window-mib", 1, NULL, 4},
 		{"staging", 1, NULL, 5}, {"hot", 1, NULL, 6}, {"repeat", 1, NULL, 7},
 		{"flush-mib", 1, NULL, 8}, {"seed", 1, NULL, 9}, {"prefix", 1, NULL, 10},
-		{"json", 0, NULL, 11}, {0}};
+		{"json", 0, NULL, 11}, {"memory", 1, NULL, 12}, {0}};
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -430,7 +434,9 @@ static bool parse(int argc, char **argv)
 		if (option < NUMBERS)
 			*numbers[option] = strtoull(optarg, NULL, 10);
 		plan.json |= option == 11;
-		if (option > 11)
+		if (option == 12 && !strcmp(optarg, "registered"))
+			plan.kind = HS_ROWS_REGISTERED;
+		else if (option > 12 || (option == 12 && strcmp(optarg, "managed")))
 			return false;
 	}
 	for (unsigned i = 0; i < NUMBERS; i++) {
@@ -445,6 +451,7 @@ int main(int argc, char **argv)
 {
 	struct cell cell;
 	char name[64] = "";
+	const char *memory;
 	int driver = 0;
 
 	if (!parse(argc, argv)) {
@@ -454,20 +461,24 @@ int main(int argc, char **argv)
 	open_driver(name);
 	hs_driver.cuDriverGetVersion(&driver);
 	open_bench();
+	memory = bench.pool.kind == HS_ROWS_MANAGED ? "managed" : "registered";
 	if (plan.json)
-		printf("{\"bench\":\"many\",\"device\":\"%s\",\"cuda\":%d,\"rows\":%llu,\"k\":%llu,"
+		printf("{\"bench\":\"many\",\"device\":\"%s\",\"cuda\":%d,\"memory\":\"%s\","
+		       "\"rows\":%llu,\"k\":%llu,"
 		       "\"row\":%llu,\"layers\":%llu,\"window_mib\":%llu,\"hot\":%llu,\"cells\":[",
-			name, driver, (unsigned long long)plan.rows, (unsigned long long)plan.k,
-			(unsigned long long)plan.row, (unsigned long long)plan.layers,
-			(unsigned long long)plan.window_mib, (unsigned long long)plan.hot);
+			name, driver, memory, (unsigned long long)plan.rows,
+			(unsigned long long)plan.k, (unsigned long long)plan.row,
+			(unsigned long long)plan.layers, (unsigned long long)plan.window_mib,
+			(unsigned long long)plan.hot);
 	else
-		printf("%s, %llu rows x %llu, %llu-byte rows, %llu layers x %llu MiB; us, medians\n"
+		printf("%s, %llu rows x %llu, %llu-byte rows, %llu layers x %llu MiB of %s memory; "
+		       "us, medians\n"
 		       "%8s %8s %8s %8s %8s %8s %8s %8s %8s %6s %6s %8s %9s %9s %10s\n",
 			name, (unsigned long long)plan.rows, (unsigned long long)plan.k,
 			(unsigned long long)plan.row, (unsigned long long)plan.layers,
-			(unsigned long long)plan.window_mib, "prefix", "staged", "MB", phases[0],
-			phases[1], phases[2], phases[3], "total", "link", "GB/s", "all", "host",
-			"ordinary", "misses", "in place");
+			(unsigned long long)plan.window_mib, memory, "prefix", "staged", "MB",
+			phases[0], phases[1], phases[2], phases[3], "total", "link", "GB/s", "all",
+			"host", "ordinary", "misses", "in place");
 	for (unsigned i = 0; i < plan.prefixes; i++) {
 		cell = (struct cell){.prefix = plan.prefix[i]};
 		fill_list(plan.prefix[i]);

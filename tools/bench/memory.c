@@ -75,7 +75,7 @@ void hs_bench_memory_close(void)
 	memset(&bench, 0, sizeof(bench));
 }
 
-struct hs_window *hs_bench_window(CUdeviceptr start, size_t bytes, uint32_t row)
+struct hs_window *hs_bench_window(CUdeviceptr start, size_t bytes, uint32_t row, bool any_order)
 {
 	struct hs_window *window;
 
@@ -88,6 +88,7 @@ struct hs_window *hs_bench_window(CUdeviceptr start, size_t bytes, uint32_t row)
 	window->use = HS_USE_KV;
 	window->place = HS_PLACE_HOST;
 	window->row = row;
+	window->any_order = any_order;
 	return window;
 }
 

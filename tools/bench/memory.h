@@ -23,8 +23,8 @@ int hs_bench_memory_open(size_t own, uint32_t slots, int policy);
 void hs_bench_memory_close(void);
 
 /* A host window over [start, start + bytes) with rows of `row` bytes, or NULL
- * when there are HS_BENCH_WINDOWS already. */
-struct hs_window *hs_bench_window(CUdeviceptr start, size_t bytes, uint32_t row);
+ * when there are HS_BENCH_WINDOWS already. any_order: as struct hs_window has it. */
+struct hs_window *hs_bench_window(CUdeviceptr start, size_t bytes, uint32_t row, bool any_order);
 
 /* Lowest index and count of the hot rows above base; count 0 when there are none. */
 void hs_bench_hot(CUdeviceptr base, uint32_t row, uint32_t *low, uint32_t *count);

@@ -347,7 +347,7 @@ static void open_bench(void)
 	bench.host = malloc(lists);
 	need(bench.host != NULL, "memory");
 	for (unsigned i = 0; i < plan.layers; i++) {
-		struct hs_window *window = hs_bench_window(WINDOW(i), (size_t)1 << 30, ROW);
+		struct hs_window *window = hs_bench_window(WINDOW(i), (size_t)1 << 30, ROW, false);
 
 		bench.layers[i] = window ? hs_layer_find(window, WINDOW(i), ROW, true) : NULL;
 		need(bench.layers[i] != NULL, "layer");

@@ -2,6 +2,7 @@
 #include "tools/bench/swapin_cell.h"
 
 #include <stdlib.h>
+#include "src/cache/layer.h"
 #include "tools/bench/memory.h"
 
 /* swapin.cu, compiled. */
@@ -100,7 +101,8 @@ static int open_layer(struct hs_swapin *cell, uint32_t index)
 		for (uint32_t edge = 0; edge < 2; edge++)
 			HS_TRY(hs_driver.cuEventCreate(
 				&layer->marks[side][edge], CU_EVENT_DEFAULT));
-	window = hs_bench_window(layer->window, bytes, plan->row);
+	window = hs_bench_window(
+		layer->window, bytes, plan->row, plan->rows.kind == HS_ROWS_MANAGED);
 	layer->layer = window ? hs_layer_find(window, layer->window, plan->row, true) : NULL;
 	return layer->layer ? 0 : -ENOSPC;
 }
@@ -188,11 +190,17 @@ void hs_swapin_close(struct hs_swapin *cell)
 
 int hs_swapin_view(struct hs_swapin *cell, uint32_t layer, struct hs_swapin_view *view)
 {
-	if (layer >= cell->plan.trace->layers)
+	const struct hs_swapin_plan *plan = &cell->plan;
+	uint64_t window;
+
+	if (layer >= plan->trace->layers)
 		return -EINVAL;
+	window = cell->layers[layer].window;
+	if (plan->beside)
+		window += (uint64_t)(uintptr_t)plan->beside - (uint64_t)(uintptr_t)plan->rows.start;
 	*view = (struct hs_swapin_view){cell->layers[layer].positions, cell->layers[layer].slots,
-		cell->layers[layer].window, (uint64_t)(uintptr_t)cell->stream,
-		cell->places.slot_count};
+		window, (uint64_t)(uintptr_t)cell->stream, cell->places.slot_count,
+		cell->layers[layer].layer->any_order};
 	return 0;
 }
 

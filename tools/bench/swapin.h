@@ -40,8 +40,9 @@ struct hs_swapin_plan {
 	const uint32_t *misses; /* as hs_dsat_check gives them for `hot` */
 	const int32_t *missed;
 	struct hs_rows rows;
-	uint64_t own;	/* bytes for the cache's state */
-	uint64_t flush; /* bytes written between calls, at least the L2 */
+	const void *beside; /* where other sides find the rows' bytes: a second pool, or NULL */
+	uint64_t own;	    /* bytes for the cache's state */
+	uint64_t flush;	    /* bytes written between calls, at least the L2 */
 	uint64_t seed;
 	uint32_t hot; /* rows a request and layer */
 	uint32_t row; /* bytes, a multiple of 16 */
@@ -55,9 +56,10 @@ struct hs_swapin_plan {
 /* What another side needs to work on the same rows. Addresses of the device. */
 struct hs_swapin_view {
 	uint64_t positions, slots; /* int32 [request][k] of the step that is loaded */
-	uint64_t window;	   /* address of slot 0, on host and device */
+	uint64_t window; /* address of slot 0, on host and device; of plan.beside, if any */
 	uint64_t stream;
 	uint64_t slot_count; /* of a window */
+	uint64_t any_order;  /* ours fetches in any order */
 };
 
 struct hs_swapin;

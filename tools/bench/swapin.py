@@ -14,6 +14,9 @@ Sets of cells (--set, several with commas):
   tiny    two small cells for sanitizers
 --rows, --batch or --miss choose a product of their own instead.
 
+The library reads the driver's managed memory, or what --memory says, and SGLang's kernel a second
+pool of registered memory with the same bytes: 15 GiB each.
+
 Cells run in one worker process; one that crashes or hangs costs its own cell only.
 """
 
@@ -66,6 +69,8 @@ def arguments():
         'with few misses)')
     add('--churn', type=int, default=150, help='per mille of hits that the last step did not have')
     add('--pool-mib', type=int, default=15 * 1024, help='at least; more where a cell needs it')
+    add('--memory', choices=['managed', 'registered'], default='managed',
+        help="what ours and the gathers read; SGLang's kernel reads registered memory, as ever")
     add('--flush-mib', type=int, default=128, help='written before each call')
     add('--host-calls', type=int, default=256, help='eager resolves whose host time is taken')
     add('--policy', type=int, default=0, help='number of the eviction policy: 0 is LRU')
@@ -206,6 +211,7 @@ class Parent:
 def main():
     options = arguments()
     if options.worker:
+        swapin_worker.steered(options)
         swapin_worker.Worker(options).run()
         return 0
     return Parent(options).run()

@@ -22,13 +22,17 @@ class TracePlan(ctypes.Structure):
                 ('sweep', c_uint32)]
 
 
+REGISTERED, MANAGED, BESIDE = range(3)
+MEMORY = ('registered', 'managed', 'registered')
+
+
 class Rows(ctypes.Structure):
-    _fields_ = [('start', c_void_p), ('bytes', c_uint64)]
+    _fields_ = [('start', c_void_p), ('bytes', c_uint64), ('kind', c_uint32)]
 
 
 class Plan(ctypes.Structure):
     _fields_ = [('trace', ctypes.POINTER(Trace)), ('misses', c_void_p), ('missed', c_void_p),
-                ('rows', Rows), ('own', c_uint64), ('flush', c_uint64),
+                ('rows', Rows), ('beside', c_void_p), ('own', c_uint64), ('flush', c_uint64),
                 ('seed', c_uint64), ('hot', c_uint32), ('row', c_uint32), ('policy', c_uint32),
                 ('padding', c_uint32), ('resident', c_uint32), ('eager', c_uint32),
                 ('ordered', c_uint32)]
@@ -36,7 +40,7 @@ class Plan(ctypes.Structure):
 
 class View(ctypes.Structure):
     _fields_ = [(name, c_uint64) for name in
-                ('positions', 'slots', 'window', 'stream', 'slot_count')]
+                ('positions', 'slots', 'window', 'stream', 'slot_count', 'any_order')]
 
 
 class Counts(ctypes.Structure):
@@ -100,20 +104,29 @@ class Core:
         self.path = path
         self.library = ctypes.CDLL(path)
         need('device', self.library.hs_swapin_device())
-        self.rows = Rows()
+        self.rows, self.beside = Rows(), Rows()
 
     def alive(self):
         return self.library.hs_swapin_alive() == 0
 
-    def open_pool(self, size):
-        need('host pool', self.library.hs_rows_open(byref(self.rows), c_uint64(size)))
+    def open_pool(self, size, kind=MANAGED):
+        need('host pool', self.library.hs_rows_open(byref(self.rows), c_uint64(size), kind))
+
+    def open_beside(self):
+        """The same bytes in registered memory, for others than ours: they read that kind."""
+        if self.rows.kind == MANAGED and not self.beside.start:
+            need('second host pool', self.library.hs_rows_open(
+                byref(self.beside), c_uint64(self.rows.bytes), BESIDE))
+
+    def pools(self):
+        return [rows for rows in (self.rows, self.beside) if rows.start]
 
     def check_pool(self):
-        return self.library.hs_rows_check(byref(self.rows)) == 0
+        return not any(self.library.hs_rows_check(byref(rows)) for rows in self.pools())
 
     def close(self):
-        if self.rows.start:
-            self.library.hs_rows_close(byref(self.rows))
+        for rows in self.pools():
+            self.library.hs_rows_close(byref(rows))
 
 
 class Cell:
@@ -139,8 +152,8 @@ class Cell:
         own = trace.layers * (slots * 8 + most * 64) + (64 << 20)
         self.plan = Plan(ctypes.pointer(trace), ctypes.addressof(lists.misses),
                          ctypes.addressof(lists.missed),
-                         rows, own, flush, seed, lists.hot, row, policy, padding, resident,
-                         eager, ordered)
+                         rows, core.beside.start, own, flush, seed, lists.hot, row, policy,
+                         padding, resident, eager, ordered)
         try:
             need('device', self.library.hs_swapin_device())
             need('cell', self.library.hs_swapin_open(byref(self.cell), byref(self.plan)))

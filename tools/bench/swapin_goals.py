@@ -102,6 +102,14 @@ def line(cell, wide=None):
         rows('sglang'), rows('lru'), cell['inplace'], cell['all']['ours'], ordered, '; '.join(marks))
 
 
+def reads(cells):
+    """Lines that say of what kind the host memory of each side is."""
+    for ours, theirs in sorted({(cell['memory']['ours'], cell['memory'].get('sglang', ''))
+                                for cell in cells if 'memory' in cell}):
+        yield 'ours and the gathers read %s memory%s' % (
+            ours, theirs and ", SGLang's kernel %s memory" % theirs)
+
+
 def middle(values):
     return sorted(values)[len(values) // 2]
 
@@ -148,7 +156,8 @@ def table(cells):
     ordered = sorted(cells, key=lambda cell: (cell['kind'] != 'table', cell['row'] != 656,
                                               cell['row'], cell['batch'], cell['miss']))
     wide = any('ordered' in cell.get('us', {}) for cell in cells)
-    lines = heads(wide) + [line(cell, wide) for cell in ordered] + list(notes(ordered))
+    lines = list(reads(cells)) + heads(wide) + [line(cell, wide) for cell in ordered]
+    lines += notes(ordered)
     marks = [met for cell in cells for _, met in goals(cell)]
     lines.append('goals: %d met, %d missed; cells: %d, %d failed, %d with wrong rows' % (
         sum(marks), len(marks) - sum(marks), len(cells),

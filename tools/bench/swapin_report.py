@@ -38,14 +38,22 @@ def figure(name, value, unit, beside):
     return {'figure': name, 'value': round(value, 2), 'unit': unit, 'beside': beside}
 
 
+def memory(cell, side):
+    """Files from before there was a choice do not say it: it was registered."""
+    return cell.get('memory', {}).get('sglang' if side == 'sglang' else 'ours', 'registered')
+
+
 def table_figures(cell):
     what = '%d-byte rows, batch %d, %.1f %% miss' % (cell['row'], cell['batch'], cell['miss'] / 10)
     for side, name in SIDES:
         us = cell['us'].get(side)
         if not us:
             continue
-        others = ['%s %.1f us' % (other, cell['us'][key]['median'])
-                  for key, other in SIDES if key != side and key in cell['us']]
+        others = ['from %s memory' % memory(cell, side)]
+        others += ['%s %.1f us%s' % (
+            other, cell['us'][key]['median'], '' if memory(cell, key) == memory(cell, side)
+            else ' from %s memory' % memory(cell, key))
+                   for key, other in SIDES if key != side and key in cell['us']]
         others.append('p10-p90 %.1f-%.1f' % (us['p10'], us['p90']))
         if side in cell['misses']:
             others.append('%d rows swapped in, exact LRU %d' % (cell['misses'][side],
@@ -54,7 +62,8 @@ def table_figures(cell):
                      ', '.join(others))
         if side in cell['gbps'] and cell['miss'] >= 100:
             yield figure('swap-in rate, %s, %s' % (name, what), cell['gbps'][side], 'GB/s',
-                         'pool of %.1f GiB' % (cell['pool'] / 2**30))
+                         'pool of %.1f GiB of %s memory' % (cell['pool'] / 2**30,
+                                                            memory(cell, side)))
 
 
 def figures(cells):
@@ -71,7 +80,8 @@ def figures(cells):
             yield cell, [
                 figure('swap-in per call, batch %d, %d lists of -1, %.1f %% miss' % (
                     cell['batch'], cell['padding'], cell['miss'] / 10),
-                    cell['us']['ours']['median'], 'us', floor),
+                    cell['us']['ours']['median'], 'us',
+                    'from %s memory, %s' % (memory(cell, 'ours'), floor)),
                 figure('rows read, batch %d, %d lists of -1, %.1f %% miss' % (
                     cell['batch'], cell['padding'], cell['miss'] / 10),
                     cell['misses']['ours'], 'rows', 'exact LRU of the real lists %d' %
@@ -90,7 +100,10 @@ def markdown(cells):
     for row in sorted({cell['row'] for cell in cells}, key=lambda row: (row != 656, row)):
         mine = {(cell['batch'], cell['miss']): cell for cell in cells if cell['row'] == row}
         misses = sorted({miss for _, miss in mine})
-        yield '%d-byte rows (us, in brackets GB/s):' % row
+        kinds = sorted({(memory(cell, 'ours'), memory(cell, 'sglang')) for cell in mine.values()})
+        yield '%d-byte rows (us, in brackets GB/s; host memory: %s):' % (row, '; '.join(
+            ours if ours == theirs else '%s, of SGLang %s' % (ours, theirs)
+            for ours, theirs in kinds))
         yield ''
         yield '| batch | who | ' + ' | '.join(
             'hits only' if miss == 0 else '%.1f %% miss' % (miss / 10) for miss in misses) + ' |'

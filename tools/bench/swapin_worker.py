@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import json
 import os
+import sys
 import threading
 import time
 
@@ -69,6 +70,17 @@ class Sums:
             self.inplace += checked[core_part.IN_PLACE] if name == 'ours' else 0
 
 
+def steered(options):
+    """Starts this process again with the benchmark's library preloaded: the driver then asks its
+    mmap for addresses, which managed memory at ours takes (src/memory/steer.h)."""
+    library, loaded = os.path.abspath(options.library), os.environ.get('LD_PRELOAD', '')
+    if loaded.startswith(library):  # not for the compilers that are started from here
+        os.environ['LD_PRELOAD'] = loaded[len(library):].lstrip(':')
+    elif options.memory == 'managed':
+        os.execve(sys.executable, [sys.executable] + sys.orig_argv[1:], dict(
+            os.environ, LD_PRELOAD=library + (loaded and ':' + loaded)))
+
+
 class Worker:
     def __init__(self, options):
         self.options = options
@@ -88,14 +100,40 @@ class Worker:
         if not self.options.no_sglang:
             other.start()
         start = time.time()
-        self.core.open_pool(max(self.pool_bytes(cell) for cell in self.todo))
-        say(note='pool %.1f GiB in %.1f s' % (self.core.rows.bytes / 2**30, time.time() - start))
+        self.core.open_pool(max(self.pool_bytes(cell) for cell in self.todo),
+                            core_part.MEMORY.index(self.options.memory))
+        rows = self.core.rows
+        say(note='pool %.1f GiB of %s memory in %.1f s' % (
+            rows.bytes / 2**30, core_part.MEMORY[rows.kind], time.time() - start))
         start = time.time()
         for cell in self.todo:
             self.trace(cell)
         say(note='%d traces in %.1f s' % (len(self.traces), time.time() - start))
         if not self.options.no_sglang:
             other.join()
+        if self.function:
+            self.open_beside()
+
+    def open_beside(self):
+        """SGLang's host pool is registered memory, so its kernel reads that here, too."""
+        start = time.time()
+        try:
+            self.core.open_beside()
+        except core_part.Failed as error:
+            say(note='no SGLang: %s' % error)
+            self.function = None
+        else:
+            say(note="SGLang's pool of %s memory ready in %.1f s" % (self.memory()['sglang'],
+                                                                     time.time() - start))
+
+    def memory(self):
+        """What each side reads: the gathers what ours does."""
+        core = self.core
+        found = {'ours': core_part.MEMORY[core.rows.kind]}
+        if self.function:
+            found['sglang'] = core_part.MEMORY[(core.beside if core.beside.start else
+                                                core.rows).kind]
+        return found
 
     def pool_bytes(self, cell):
         """What a cell's rows are spread over."""
@@ -148,7 +186,7 @@ class Worker:
 
     def measure(self, cell, lists, name, library, before):
         """One cell with one library; a variant stands beside what else the first one met."""
-        result = dict(cell, variant=name, pool=self.pool_bytes(cell))
+        result = dict(cell, variant=name, pool=self.pool_bytes(cell), memory=self.memory())
         clock, start = Clock(), time.time()
         try:
             result.update(self.cell(cell, lists, library, clock))
@@ -166,7 +204,7 @@ class Worker:
     def cell(self, spec, lists, library, clock):
         options, theirs = self.options, None
         beside = not library and spec['kind'] == 'table'
-        rows = core_part.Rows(self.core.rows.start, self.pool_bytes(spec))
+        rows = core_part.Rows(self.core.rows.start, self.pool_bytes(spec), self.core.rows.kind)
         with clock('open'):
             cell = core_part.Cell(self.core, lists, spec['row'], options.flush_mib << 20,
                                   options.policy, options.seed, spec['padding'],

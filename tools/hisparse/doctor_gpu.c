@@ -5,7 +5,9 @@
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include "tools/bench/swapin_abi.h"
 #include "tools/hisparse/doctor.h"
@@ -35,12 +37,17 @@ extern const unsigned char swapin_image[]; /* tools/bench/swapin.cu */
 	X(cuMemHostAlloc)                                                                          \
 	X(cuMemFreeHost)                                                                           \
 	X(cuMemcpyHtoD)
+/* The latter since CUDA 12.2. */
+#define OPTIONAL(X)                                                                                \
+	X(cuMemAllocManaged)                                                                       \
+	X(cuMemAdvise_v2)
 
 #define TEXT(name) TEXT_(name)
 #define TEXT_(name) #name
 static struct {
 #define X(name) __typeof__(name) *p_##name;
 	ENTRIES(X)
+	OPTIONAL(X)
 #undef X
 } driver;
 
@@ -52,6 +59,9 @@ static const char *load(void *library)
 	if (!driver.p_##name)                                                                      \
 		return TEXT(name);
 	ENTRIES(X)
+#undef X
+#define X(name) driver.p_##name = (__typeof__(name) *)dlsym(library, TEXT(name));
+	OPTIONAL(X)
 #undef X
 	return NULL;
 }
@@ -99,23 +109,57 @@ out:
 	return best;
 }
 
-/* Random rows of a pool that the GPU's TLB covers; beyond about a GiB it pays
- * for pages, too, and the library fetches in the order of addresses. */
+/* Random rows of a pool that the GPU's TLB covers whatever the pages. Beyond about a GiB
+ * pinned memory pays for pages, too (driver 580.159.04). */
 enum {
 	ROW = 656,
 	ROWS = 65536,
-	POOL_ROWS = (512 << 20) / ROW,
+	POOL = 512 << 20,
+	POOL_ROWS = POOL / ROW,
+	GRANULE = 2 << 20,
 	BLOCKS = 264,
 	THREADS = 512,
 	TURNS = 5
 };
 
-/* What a gather of KV rows from pinned memory gives, in GB/s; 0 if it cannot be told. */
-static double gather_rate(CUdevice device)
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* As the library has it (src/memory/managed.h). NULL where it would not. */
+static void *managed_pool(CUdevice device)
+{
+	const CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST},
+			    gpu = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+	const char *wanted = getenv("HISPARSE_HOST_MEMORY");
+	CUdeviceptr pool = 0;
+	int able = 0;
+
+	if ((wanted && *wanted && strcmp(wanted, "managed") != 0) || !driver.p_cuMemAllocManaged ||
+		!driver.p_cuMemAdvise_v2 ||
+		driver.p_cuDeviceGetAttribute(
+			&able, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device) ||
+		!able || driver.p_cuMemAllocManaged(&pool, POOL, CU_MEM_ATTACH_GLOBAL))
+		return NULL;
+	if (driver.p_cuMemAdvise_v2(pool, POOL, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, host) ||
+		driver.p_cuMemAdvise_v2(pool, POOL, CU_MEM_ADVISE_SET_ACCESSED_BY, gpu))
+		goto free;
+	for (CUdeviceptr at = pool; at < pool + POOL; at += GRANULE)
+		if (madvise((void *)(uintptr_t)at, 4096, MADV_POPULATE_WRITE))
+			goto free;
+	return (void *)(uintptr_t)pool;
+free:
+	driver.p_cuMemFree(pool);
+	return NULL;
+}
+
+/* What a gather of KV rows from host memory gives, in GB/s; 0 if it cannot be told. *memory:
+ * which kind it is, the first of those that the library tries and that is to be had. */
+static double gather_rate(CUdevice device, const char **memory)
 {
 	const size_t lists = (ROWS + 1) * sizeof(int32_t);
 	struct hs_swapin_gather_args args = {.row = ROW};
-	void *pool = NULL, *list = NULL, *params[] = {&args};
+	void *pool = NULL, *pinned = NULL, *list = NULL, *params[] = {&args};
 	CUmodule module = NULL;
 	CUdeviceptr out = 0;
 	CUfunction gather;
@@ -126,8 +170,11 @@ static double gather_rate(CUdevice device)
 	if (driver.p_cuDevicePrimaryCtxRetain(&context, device))
 		return 0;
 	if (driver.p_cuCtxSetCurrent(context) || driver.p_cuModuleLoadData(&module, swapin_image) ||
-		driver.p_cuModuleGetFunction(&gather, module, "hs_swapin_gather") ||
-		driver.p_cuMemHostAlloc(&pool, (size_t)POOL_ROWS * ROW, CU_MEMHOSTALLOC_PORTABLE) ||
+		driver.p_cuModuleGetFunction(&gather, module, "hs_swapin_gather"))
+		goto out;
+	pool = managed_pool(device);
+	*memory = pool ? "managed" : "pinned";
+	if ((!pool && driver.p_cuMemHostAlloc(&pinned, POOL, CU_MEMHOSTALLOC_PORTABLE)) ||
 		driver.p_cuMemHostAlloc(&list, lists, CU_MEMHOSTALLOC_PORTABLE) ||
 		driver.p_cuMemAlloc(&out, lists + (size_t)ROWS * ROW))
 		goto out;
@@ -137,7 +184,7 @@ static double gather_rate(CUdevice device)
 		random = random * 1664525 + 1013904223;
 		((int32_t *)list)[i] = (int32_t)(((uint64_t)random * POOL_ROWS) >> 32);
 	}
-	args.window = pool;
+	args.window = pool ? pool : pinned;
 	args.out = (void *)(uintptr_t)out;
 	args.count = (const uint32_t *)(uintptr_t)(out + (size_t)ROWS * ROW);
 	args.slots = (const int32_t *)args.count + 1;
@@ -163,7 +210,9 @@ out:
 	if (list)
 		driver.p_cuMemFreeHost(list);
 	if (pool)
-		driver.p_cuMemFreeHost(pool);
+		driver.p_cuMemFree((CUdeviceptr)(uintptr_t)pool);
+	if (pinned)
+		driver.p_cuMemFreeHost(pinned);
 	if (module)
 		driver.p_cuModuleUnload(module);
 	driver.p_cuDevicePrimaryCtxRelease(device);
@@ -211,6 +260,7 @@ static void report_gpu(
 	char name[96] = "", bus[32] = "";
 	int major = 0, minor = 0;
 	size_t total = 0;
+	const char *memory = "pinned";
 	double rate;
 
 	driver.p_cuDeviceGetName(name, sizeof(name), device);
@@ -239,18 +289,18 @@ static void report_gpu(
 				    "link, other users of it, and the NUMA node"
 				  : NULL,
 			"GPU %d: %.1f GB/s from pinned memory", index, rate);
-	rate = gather_rate(device);
+	rate = gather_rate(device, &memory);
 	if (rate > 0)
 		hs_find(findings, rate < 30 ? HS_ACT : HS_FINE, "gather",
 			rate < 30 ? "an H200 on PCIe 5 gives 45: misses will cost that much more; "
 				    "look at what the copy needs, and at who else uses the GPU"
 				  : NULL,
-			"GPU %d: rows of %d bytes at %.1f GB/s from pinned memory", index, ROW,
-			rate);
+			"GPU %d: rows of %d bytes at %.1f GB/s from %s memory", index, ROW, rate,
+			memory);
 	else
 		hs_find(findings, HS_NOTE, "gather",
-			"it needs 512 MiB that can be pinned, and a GPU of sm_75 or later",
-			"GPU %d: no gather of rows from pinned memory", index);
+			"it needs 512 MiB of host memory, and a GPU of sm_75 or later",
+			"GPU %d: no gather of rows from host memory", index);
 }
 
 void hs_doctor_gpus(struct hs_findings *findings, const char *root, bool measure)
