@@ -16,7 +16,7 @@
 #define LOADS 4 /* 16-byte loads that a thread has in flight */
 #endif
 #ifndef RESOLVE_TILES
-#define RESOLVE_TILES 2 /* that a warp looks up at once */
+#define RESOLVE_TILES 1 /* that a warp looks up at once; more of them spill registers */
 #endif
 
 /* What a warp has to fetch. */

@@ -143,6 +143,11 @@ static CUresult window_alloc(CUdeviceptr *out, size_t bytes)
 	result = back(h, place);
 	if (result == CUDA_ERROR_OUT_OF_MEMORY && hs_place_evict(h->window.bytes))
 		result = back(h, place);
+	/* The pool has ended before its size said so. */
+	if (result == CUDA_ERROR_OUT_OF_MEMORY && place == HS_PLACE_HOST &&
+		hs_place_choose(&place, h->window.bytes) == CUDA_SUCCESS &&
+		place == HS_PLACE_DEVICE)
+		result = back(h, place);
 	if (result != CUDA_SUCCESS)
 		goto release;
 	hs_own_prepare();

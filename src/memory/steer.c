@@ -4,14 +4,15 @@
 #include <sys/mman.h>
 
 static __thread struct {
-	uint64_t at; /* 0: none, or it was granted */
-	size_t bytes;
+	uint64_t at;	    /* 0: none, or it was granted */
+	size_t least, most; /* that the driver asks for */
 } wish __attribute__((tls_model("initial-exec")));
 
 void hs_steer_begin(uint64_t at, size_t bytes)
 {
 	wish.at = at;
-	wish.bytes = bytes;
+	wish.least = bytes;
+	wish.most = (bytes + HS_STEER_SLACK - 1) / HS_STEER_SLACK * HS_STEER_SLACK + HS_STEER_SLACK;
 }
 
 bool hs_steer_end(void)
@@ -26,8 +27,8 @@ bool hs_steer_end(void)
 __attribute__((no_sanitize("address", "undefined"))) void *hs_steer(
 	void *address, size_t bytes, int protection)
 {
-	if (!wish.at || address || protection != PROT_NONE || bytes < wish.bytes ||
-		bytes > wish.bytes + HS_STEER_SLACK)
+	if (!wish.at || address || protection != PROT_NONE || bytes < wish.least ||
+		bytes > wish.most)
 		return address;
 	address = (void *)(uintptr_t)wish.at;
 	wish.at = 0;

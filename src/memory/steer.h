@@ -4,17 +4,17 @@
 
 /*
  * Where the driver puts its next managed allocation. cuMemAllocManaged takes no
- * address: libcuda (580.159.04) asks the kernel for HS_STEER_SLACK bytes more than it
- * needs, at NULL and with PROT_NONE, cuts off both ends at multiples of that, and maps
- * its device file there. So whoever answers that one mmap decides; hooks/map.c lends us
- * the name. Of the calling thread only, between begin and end.
+ * address: libcuda (580.159.04) asks the kernel for the bytes, rounded up to
+ * HS_STEER_SLACK, and nearly that much again, at NULL and with PROT_NONE, cuts off both
+ * ends at multiples of it, and maps its device file there. So whoever answers that one mmap
+ * decides; hooks/map.c lends us the name. Of the calling thread only, between begin and end.
  */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Must be free behind what is steered, too. The driver gives it back. */
+/* Must be free behind what is steered, rounded up to it. The driver gives it back. */
 #define HS_STEER_SLACK ((size_t)32 << 20)
 
 /* at: a multiple of HS_STEER_SLACK. */

@@ -133,9 +133,17 @@ static CUresult take(void **out, size_t bytes, enum soft_kind kind)
 	return CUDA_SUCCESS;
 }
 
+#define MANAGED_STEP ((size_t)32 << 20)
+
+static size_t managed_pages(size_t bytes)
+{
+	return (bytes + MANAGED_STEP - 1) & ~(MANAGED_STEP - 1);
+}
+
 static void give(struct soft_range *range)
 {
-	munmap((void *)range->start, pages(range->bytes));
+	munmap((void *)range->start,
+		range->kind == SOFT_MANAGED ? managed_pages(range->bytes) : pages(range->bytes));
 	if (range->fd)
 		close(range->fd);
 	if (range->kind != SOFT_MANAGED || range->device == SOFT_PINNED)
@@ -235,14 +243,12 @@ SOFT_BOTH(cuMemFreeAsync, _ptsz, (CUdeviceptr ptr, CUstream stream),
 /*
  * Managed memory: zeros. It takes nothing before it is touched, so only what is told to
  * stay on the host is accounted for: all of it then. Addresses as
- * driver 580 gets them: it asks for so much more at NULL, with PROT_NONE, cuts that to
- * multiples of it, and maps its file there.
+ * driver 580 gets them: it rounds up to the step and asks for nearly one more at NULL, with
+ * PROT_NONE, cuts that to multiples of it, and maps its file there.
  */
-#define MANAGED_STEP ((size_t)32 << 20)
-
 static void *managed_room(size_t bytes)
 {
-	const size_t all = bytes + MANAGED_STEP - PAGE;
+	const size_t whole = managed_pages(bytes), all = whole + MANAGED_STEP - PAGE;
 	char *got = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *start;
 
 	if (got == MAP_FAILED)
@@ -250,8 +256,8 @@ static void *managed_room(size_t bytes)
 	start = got + (-(uintptr_t)got & (MANAGED_STEP - 1));
 	if (start != got)
 		munmap(got, (size_t)(start - got));
-	if (start + bytes != got + all)
-		munmap(start + bytes, (size_t)(got + all - start) - bytes);
+	if (start + whole != got + all)
+		munmap(start + whole, (size_t)(got + all - start) - whole);
 	return mmap(start, bytes, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
@@ -272,7 +278,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t bytes, unsigned flags)
 		range = soft_range_add((uintptr_t)start, bytes, SOFT_MANAGED);
 	if (!range) {
 		if (start != MAP_FAILED)
-			munmap(start, pages(bytes));
+			munmap(start, managed_pages(bytes));
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	range->device = device;

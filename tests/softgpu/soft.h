@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "softgpu/random.h"
+#include "softgpu/softgpu.h"
 #include "softgpu/task.h"
 
 #define SOFT_DEVICES 8
@@ -94,7 +95,6 @@ bool soft_account(int device, size_t bytes);
 void soft_unaccount(int device, size_t bytes);
 void soft_poison(void *start, size_t bytes);
 void soft_memory_reset(CUdevice device);
-bool soft_managed(uintptr_t start, size_t bytes);
 
 enum soft_place { SOFT_NOWHERE, SOFT_ON_DEVICE, SOFT_ON_HOST };
 /* Where an address lives, and how many bytes from it on live in the same kind

@@ -12,6 +12,8 @@
  *	SOFTGPU_NAME		what cuDeviceGetName answers
  */
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include "softgpu/kernel.h"
 
@@ -22,6 +24,8 @@ void soft_seed(uint64_t seed);
 void soft_usage(size_t *device, size_t *host);
 /* Kernels launched so far, replayed nodes included. */
 uint64_t soft_launches(void);
+/* Whether these bytes lie in one allocation of cuMemAllocManaged. */
+bool soft_managed(uintptr_t start, size_t bytes);
 #pragma GCC visibility pop
 
 #endif

@@ -346,6 +346,103 @@ static void test_copies(void **state)
 	ok(cuMemFree_v2(b));
 }
 
+static bool zeros(const char *start, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (start[i])
+			return false;
+	return true;
+}
+
+/* As driver 580.159.04: zeros, at a multiple of 32 MiB. They count for nothing, and as
+ * the host's once all of them are told to stay there. */
+static void test_managed(void **state)
+{
+	const CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST};
+	const CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+	const CUmem_advise prefer = CU_MEM_ADVISE_SET_PREFERRED_LOCATION;
+	size_t before[] = {used(0), used(1)};
+	CUdeviceptr ptr, other, got;
+	unsigned type, is_managed = 0;
+	char *bytes;
+	size_t all;
+
+	(void)state;
+	refused(cuMemAllocManaged(&ptr, 3 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
+	refused(cuMemAllocManaged(&ptr, 0, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemAllocManaged(&ptr, 3 * MIB, CU_MEM_ATTACH_GLOBAL));
+	bytes = (char *)ptr;
+	assert_int_equal(ptr % (32 * MIB), 0);
+	assert_true(zeros(bytes, 3 * MIB));
+	assert_int_equal(used(0), before[0]);
+	assert_int_equal(used(1), before[1]);
+	bytes[2 * MIB] = 1;
+	/* In part, it is still the device's; nor does it matter who maps it. */
+	ok(cuMemAdvise_v2(ptr, 2 * MIB, prefer, host));
+	ok(cuMemAdvise_v2(ptr, 3 * MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, device));
+	assert_int_equal(used(1), before[1]);
+	ok(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptr));
+	assert_int_equal(type, CU_MEMORYTYPE_DEVICE);
+	for (int i = 0; i < 2; i++) { /* the second time it makes no difference */
+		ok(cuMemAdvise_v2(ptr, 3 * MIB, prefer, host));
+		assert_int_equal(used(0), before[0]);
+		assert_int_equal(used(1), before[1] + 3 * MIB);
+	}
+	ok(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptr));
+	assert_int_equal(type, CU_MEMORYTYPE_HOST);
+	ok(cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, ptr));
+	assert_int_equal(is_managed, 1);
+	ok(cuMemGetAddressRange_v2(&got, &all, ptr + MIB));
+	assert_int_equal(got, ptr);
+	assert_int_equal(all, 3 * MIB);
+	assert_int_equal(bytes[2 * MIB], 1);
+	refused(cuMemAdvise_v2(ptr, 4 * MIB, prefer, host), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemAlloc_v2(&other, MIB));
+	refused(cuMemAdvise_v2(other, MIB, prefer, host), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemFree_v2(other));
+	/* And back, and freed from there. */
+	ok(cuMemAdvise_v2(ptr, 3 * MIB, prefer, device));
+	assert_int_equal(used(0), before[0]);
+	assert_int_equal(used(1), before[1]);
+	refused(cuMemFree_v2(ptr + MIB), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemFree_v2(ptr));
+	assert_true(faults(bytes));
+	refused(cuMemFree_v2(ptr), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(used(0), before[0]);
+	/* The host has 16 MiB. */
+	ok(cuMemAllocManaged(&ptr, 17 * MIB, CU_MEM_ATTACH_GLOBAL));
+	refused(cuMemAdvise_v2(ptr, 17 * MIB, prefer, host), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(used(1), before[1]);
+	ok(cuMemFree_v2(ptr));
+	/* From the host it is freed, too; of which a child has none that is not to be forked. */
+	ok(cuMemAllocManaged(&ptr, 3 * MIB, CU_MEM_ATTACH_GLOBAL));
+	ok(cuMemAdvise_v2(ptr, 3 * MIB, prefer, host));
+	assert_false(faults((char *)ptr));
+	assert_true(zeros((char *)ptr, 3 * MIB));
+	assert_int_equal(madvise((void *)ptr, 3 * MIB, MADV_DONTFORK), 0);
+	assert_true(faults((char *)ptr));
+	assert_true(zeros((char *)ptr, 3 * MIB));
+	ok(cuMemFree_v2(ptr));
+	assert_int_equal(used(1), before[1]);
+}
+
+/* With its context it is gone, wherever it was. The last test. */
+static void test_managed_ends_with_its_context(void **state)
+{
+	const CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST};
+	CUdeviceptr ptrs[2];
+
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		ok(cuMemAllocManaged(&ptrs[i], 3 * MIB, CU_MEM_ATTACH_GLOBAL));
+	ok(cuMemAdvise_v2(ptrs[0], 3 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, host));
+	ok(cuDevicePrimaryCtxReset_v2(0));
+	for (int i = 0; i < 2; i++) {
+		assert_true(faults((char *)ptrs[i]));
+		assert_int_equal(used(i), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -358,8 +455,11 @@ int main(void)
 		cmocka_unit_test(test_register),
 		cmocka_unit_test(test_unmap_does_not_wait),
 		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_managed),
+		cmocka_unit_test(test_managed_ends_with_its_context),
 	};
 
 	setenv("SOFTGPU_MEMORY_MIB", "64", 1);
+	setenv("SOFTGPU_HOST_MIB", "16", 1);
 	return cmocka_run_group_tests(tests, start, NULL);
 }

@@ -48,6 +48,8 @@ static CUresult dealloc(CUdeviceptr ptr)
 
 	if (!ptr)
 		return CUDA_SUCCESS;
+	if (fake_managed(ptr))
+		return fake_managed_free(ptr);
 	fake.device_used -= *block;
 	fake.driver_allocs--;
 	munmap(block, *block + 4096);
@@ -107,7 +109,8 @@ static CUresult attributes(unsigned count, CUpointer_attribute *which, void **da
 static CUresult device_attribute(int *value, CUdevice_attribute which, CUdevice device)
 {
 	(void)device;
-	*value = which == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+	*value = which == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
+		 (which == CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS && fake.managed);
 	return CUDA_SUCCESS;
 }
 

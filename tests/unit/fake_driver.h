@@ -31,6 +31,11 @@ struct fake {
 	bool no_addresses; /* cuMemAddressReserve fails */
 	bool host_refused;     /* cuMemCreate on the host fails */
 	bool register_refused; /* cuMemHostRegister fails */
+	bool managed;	       /* the device has managed memory that both sides use at once */
+	bool managed_astray;   /* it does not come by addresses as steer.h has it */
+	bool managed_fixed;    /* the kernel does not make its pages on demand, as before 5.14 */
+	bool managed_full;     /* nor has it memory for them */
+	bool advice_refused;   /* cuMemAdvise fails */
 	bool busy;	   /* kernels run; a few queries end them */
 	bool endless;	   /* nothing does */
 	bool capturing;	   /* a synchronise would break a capture */
@@ -38,6 +43,14 @@ struct fake {
 	int events, queries, full_syncs; /* full: cuCtxSynchronize */
 	int syncs, unmapped_while_busy, broken_captures, outside;
 	int reservations, mappings, handles, registered, driver_allocs;
+	int managed_count, managed_asked; /* alive; calls of cuMemAllocManaged */
+	struct fake_advice {
+		CUmem_advise advice;
+		CUmemLocation location;
+		CUdeviceptr at;
+		size_t bytes;
+	} advice[64]; /* the first ones that were taken */
+	unsigned advised;
 	CUdeviceptr misplace; /* this hint is not honoured */
 	bool keeps;	      /* the driver, of freed addresses what follows a step */
 	char line[512];	      /* the last log line */
@@ -55,6 +68,9 @@ extern struct fake fake;
 /* Whether the call that is due to fail is this one; inside the driver only. */
 bool fake_failing(void);
 bool fake_mapped(CUdeviceptr at);
+/* As cuMemFree_v2, of what is managed. */
+bool fake_managed(CUdeviceptr at);
+CUresult fake_managed_free(CUdeviceptr at);
 void fake_memory_fill_in(void); /* fake_memory.c's entries of hs_driver */
 
 /* Where the byte at an address really is. */
@@ -77,6 +93,10 @@ void fake_free(CUdeviceptr ptr);
  * that read otherwise. A filled window is not virgin. */
 void fake_fill(CUdeviceptr start, size_t bytes, unsigned seed);
 size_t fake_wrong(CUdeviceptr start, size_t bytes, unsigned seed);
+
+/* Whether the kernel makes pages on demand (Linux 5.14), without which there is no
+ * managed memory. */
+bool fake_populates(void);
 
 /* Without arguments every case in a process of its own, else the one named. */
 int fake_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include "fake_driver.h"
 #include "src/memory/arena.h"
+#include "src/memory/steer.h"
 
 struct physical {
 	int fd;
@@ -35,8 +36,8 @@ static void *hold(CUdeviceptr at, size_t bytes, int flags)
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
 
-/* Who has what: reservations and registered memory never overlap. */
-enum kind { NONE, RESERVED, REGISTERED };
+/* Who has what: reservations, registered and managed memory never overlap. */
+enum kind { NONE, RESERVED, REGISTERED, MANAGED };
 
 static struct range {
 	CUdeviceptr at;
@@ -147,6 +148,75 @@ static CUresult device_pointer(CUdeviceptr *out, void *memory, unsigned flags)
 	return CUDA_SUCCESS;
 }
 
+/* Zeros whose pages the kernel makes, or cannot make, or makes only by a fault. */
+static void *managed_pages(CUdeviceptr at, size_t bytes)
+{
+	const int protection = fake.managed_fixed ? PROT_READ : PROT_READ | PROT_WRITE;
+	const int fd = fake.managed_full ? memfd_create("full", MFD_CLOEXEC) : -1;
+	void *got = mmap((void *)at, bytes, protection,
+		MAP_NORESERVE | MAP_FIXED | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED), fd,
+		0);
+
+	if (fd >= 0)
+		close(fd);
+	return got;
+}
+
+/* As driver 580.159.04 comes by its addresses (steer.h). */
+static CUresult managed_alloc(CUdeviceptr *out, size_t bytes, unsigned flags)
+{
+	const size_t all =
+		(bytes + HS_ARENA_STEP - 1) / HS_ARENA_STEP * HS_ARENA_STEP + HS_ARENA_STEP - 4096;
+	CUdeviceptr got, at;
+
+	assert_true(fake.managed);
+	assert_int_equal(flags, CU_MEM_ATTACH_GLOBAL);
+	fake.managed_asked++;
+	if (fake_failing())
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	got = (CUdeviceptr)hold(
+		fake.managed_astray ? 0 : (CUdeviceptr)hs_steer(NULL, all, PROT_NONE), all, 0);
+	at = (got + HS_ARENA_STEP - 1) & ~(HS_ARENA_STEP - 1);
+	if (at != got)
+		munmap((void *)got, at - got);
+	if (at + bytes != got + all)
+		munmap((void *)(at + bytes), got + all - at - bytes);
+	assert_ptr_equal(managed_pages(at, bytes), at);
+	assert_true(enter(at, bytes, MANAGED));
+	fake.host_used += bytes;
+	fake.managed_count++;
+	*out = at;
+	return CUDA_SUCCESS;
+}
+
+bool fake_managed(CUdeviceptr at)
+{
+	return range_of(at, 1) && range_of(at, 1)->kind == MANAGED;
+}
+
+CUresult fake_managed_free(CUdeviceptr at)
+{
+	const size_t bytes = range_of(at, 1)->bytes;
+
+	if (fake_failing() || !leave(at, MANAGED))
+		return CUDA_ERROR_INVALID_VALUE;
+	fake.unmapped_while_busy += fake.busy;
+	fake.host_used -= bytes;
+	fake.managed_count--;
+	munmap((void *)at, bytes);
+	return CUDA_SUCCESS;
+}
+
+static CUresult advise(CUdeviceptr at, size_t bytes, CUmem_advise advice, CUmemLocation location)
+{
+	if (fake_failing() || fake.advice_refused || !fake_managed(at) ||
+		at + bytes > range_of(at, 1)->at + range_of(at, 1)->bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (fake.advised < sizeof(fake.advice) / sizeof(*fake.advice))
+		fake.advice[fake.advised++] = (struct fake_advice){advice, location, at, bytes};
+	return CUDA_SUCCESS;
+}
+
 static CUresult create(CUmemGenericAllocationHandle *handle, size_t bytes,
 	const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -242,10 +312,19 @@ enum hs_place fake_place(CUdeviceptr at)
 {
 	struct mapping *m = mapped(at);
 
-	if (range_of(at, 1) && range_of(at, 1)->kind == REGISTERED)
+	if (range_of(at, 1) && range_of(at, 1)->kind != RESERVED)
 		return HS_PLACE_HOST;
 	assert_non_null(m);
 	return physicals[m->physical].host ? HS_PLACE_HOST : HS_PLACE_DEVICE;
+}
+
+bool fake_populates(void)
+{
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const bool made = !madvise(page, 4096, 23); /* MADV_POPULATE_WRITE */
+
+	munmap(page, 4096);
+	return made;
 }
 
 void fake_memory_fill_in(void)
@@ -255,6 +334,8 @@ void fake_memory_fill_in(void)
 	hs_driver.cuMemHostRegister_v2 = enrol;
 	hs_driver.cuMemHostUnregister = strike;
 	hs_driver.cuMemHostGetDevicePointer_v2 = device_pointer;
+	hs_driver.cuMemAllocManaged = managed_alloc;
+	hs_driver.cuMemAdvise_v2 = advise;
 	hs_driver.cuMemCreate = create;
 	hs_driver.cuMemRelease = release;
 	hs_driver.cuMemMap = map;

@@ -252,6 +252,50 @@ static void test_exact_many(void **s)
 	exact(7, 700, 300, 60, 400);
 }
 
+/* A launch whose every entry is a miss, with the lane told that much misses here:
+ * rows are fetched by address if the list has sort_from entries. */
+static void miss_many(bool walks)
+{
+	struct hs_lane *lane = rig_lane(0);
+	int32_t list[900];
+	struct hs_list l = rig_list(list, 3, 300);
+	const uint32_t go = lane->go;
+
+	for (uint32_t i = 0; i < 900; i++)
+		list[i] = (int32_t)(RIG_FIRST + i);
+	lane->many[0] = 1;
+	rig.read = rig.hot = 0;
+	attend(&l);
+	assert_int_equal(rig.wrong, 0);
+	assert_int_equal(rig.read, 900);
+	assert_true(rig.hot > 0);
+	assert_int_equal(lane->go - go, walks);
+	rig_settle();
+	assert_int_equal(rig_faults(), 0);
+}
+
+/* The window's memory may change its kind whenever it moves. Of a layer that is large
+ * enough for an order to matter; only its first slots are there to be read. */
+static void test_any_order(void **s)
+{
+	(void)s;
+	rig_start(1000, HS_POLICY_LRU, 0);
+	rig.window.requested = (size_t)300 << 20;
+	hs_cache_settle();
+	assert_int_not_equal(rig_entry()->sort_from, UINT32_MAX);
+	rig_entry()->sort_from = 900;
+	miss_many(true);
+	hs_cache_settle(); /* goes on as it is */
+	assert_int_equal(rig_entry()->sort_from, 900);
+	rig.window.any_order = true;
+	hs_cache_settle();
+	assert_int_equal(rig_entry()->sort_from, UINT32_MAX);
+	miss_many(false);
+	rig.window.any_order = false;
+	hs_cache_settle();
+	assert_int_not_equal(rig_entry()->sort_from, UINT32_MAX);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -263,6 +307,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_none_idles),
 		cmocka_unit_test(test_exact),
 		cmocka_unit_test(test_exact_many),
+		cmocka_unit_test(test_any_order),
 	};
 
 	return rig_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
