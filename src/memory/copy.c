@@ -71,6 +71,13 @@ CUdeviceptr hs_copy_seam(CUdeviceptr ptr, size_t bytes)
 	return bytes > seam - ptr ? seam : ptr + bytes;
 }
 
+bool hs_copy_no_values(CUdeviceptr dst)
+{
+	struct hs_window *window = hs_window_find(dst);
+
+	return window && dst - window->start >= HS_GRANULE && atomic_load(&window->any_order);
+}
+
 void hs_copy_node(CUdeviceptr dst, size_t bytes)
 {
 	struct hs_window *window = hs_window_any() && bytes ? hs_window_find(dst) : NULL;

@@ -26,6 +26,9 @@ void hs_copy_filled(CUdeviceptr dst, size_t bytes, CUstream stream, bool per_thr
  * fill may be replayed after it has moved. */
 CUdeviceptr hs_copy_seam(CUdeviceptr ptr, size_t bytes);
 
+/* Streams cannot write values there: managed memory. Inside the gate. */
+bool hs_copy_no_values(CUdeviceptr dst);
+
 /*
  * Graph nodes that are made by hand and not captured. A window that one may
  * write to has no hot rows from the next safe moment on (hs_window.unseen);

@@ -22,6 +22,7 @@ PROGRAMS = (
     ("answers", ("answers",), True),
     ("share", (), False),
     ("allocs", ("cap", "segments", "sleep"), False),
+    ("managed", ("managed",), False),
     ("devices", ("caps", "across", "peers", "near"), False),  # with two GPUs
 )
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -25,7 +25,8 @@ static CUresult value(
 
 	if (!stream)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (at % bytes || flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)
+	if (soft_managed(at, 1) || at % bytes ||
+		flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)
 		return CUDA_ERROR_INVALID_VALUE;
 	result = write32(stream, at, (uint32_t)v);
 	return result || bytes == 4 ? result : write32(stream, at + 4, (uint32_t)(v >> 32));

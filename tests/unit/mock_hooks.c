@@ -264,6 +264,12 @@ void hs_copy_replayed(CUstream stream, bool per_thread)
 }
 
 /* A seam after the first granule of the window. */
+bool hs_copy_no_values(CUdeviceptr dst)
+{
+	(void)dst;
+	return false;
+}
+
 CUdeviceptr hs_copy_seam(CUdeviceptr ptr, size_t bytes)
 {
 	const CUdeviceptr seam = WINDOW + HS_GRANULE;
