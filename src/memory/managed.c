@@ -7,6 +7,8 @@
 #include "src/memory/prefault.h"
 #include "src/memory/steer.h"
 
+#define STOCK 16 /* windows of 2 MiB that fit behind one */
+
 static int attribute(CUdevice_attribute which, CUdevice device)
 {
 	int value = 0;
@@ -47,27 +49,53 @@ static CUresult settle(CUdeviceptr at, size_t bytes, CUdevice device)
 				  : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/*
+ * Managed memory at *at, or 0: anywhere. What fits behind an earlier allocation, in the
+ * 32 MiB that it was rounded up to, the driver puts there and asks nobody: such places
+ * are taken until it asks. NOT_SUPPORTED: it never does.
+ */
+static CUresult allocate(CUdeviceptr *at, size_t bytes)
+{
+	CUdeviceptr stock[STOCK], got = 0;
+	bool asked = false;
+	CUresult result;
+	size_t n = 0;
+
+	for (;;) {
+		hs_steer_begin(*at, bytes);
+		result = hs_driver.cuMemAllocManaged(&got, bytes, CU_MEM_ATTACH_GLOBAL);
+		asked = hs_steer_end();
+		if (result != CUDA_SUCCESS || !*at || got == *at || asked || n == STOCK)
+			break;
+		stock[n++] = got;
+	}
+	if (result == CUDA_SUCCESS && *at && got != *at) {
+		hs_debug("managed memory: %zu MiB at 0x%llx, not at 0x%llx", bytes >> 20,
+			(unsigned long long)got, (unsigned long long)*at);
+		hs_driver.cuMemFree_v2(got);
+		result = asked ? CUDA_ERROR_MAP_FAILED : CUDA_ERROR_NOT_SUPPORTED;
+	} else if (result == CUDA_SUCCESS) {
+		*at = got;
+	} else if (result != CUDA_ERROR_OUT_OF_MEMORY) {
+		result = CUDA_ERROR_NOT_SUPPORTED;
+	}
+	while (n)
+		hs_driver.cuMemFree_v2(stock[--n]);
+	return result;
+}
+
 CUresult hs_managed_create(CUdeviceptr *at, size_t bytes, CUdevice device)
 {
-	CUdeviceptr got = 0;
+	CUdeviceptr got = *at;
 	CUresult result;
-	bool asked;
 
 	if (!hs_driver.cuMemAllocManaged || !hs_driver.cuMemAdvise_v2 ||
 		!attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	hs_steer_begin(*at, bytes);
-	result = hs_driver.cuMemAllocManaged(&got, bytes, CU_MEM_ATTACH_GLOBAL);
-	asked = hs_steer_end();
+	result = allocate(&got, bytes);
 	if (result != CUDA_SUCCESS)
-		return result == CUDA_ERROR_OUT_OF_MEMORY ? result : CUDA_ERROR_NOT_SUPPORTED;
-	if (*at && got != *at) {
-		hs_debug("managed memory: %zu MiB at 0x%llx, not at 0x%llx", bytes >> 20,
-			(unsigned long long)got, (unsigned long long)*at);
-		result = asked ? CUDA_ERROR_MAP_FAILED : CUDA_ERROR_NOT_SUPPORTED;
-	}
-	if (result == CUDA_SUCCESS)
-		result = settle(got, bytes, device);
+		return result;
+	result = settle(got, bytes, device);
 	if (result != CUDA_SUCCESS) {
 		hs_driver.cuMemFree_v2(got);
 		return result;

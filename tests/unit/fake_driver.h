@@ -32,7 +32,7 @@ struct fake {
 	bool host_refused;     /* cuMemCreate on the host fails */
 	bool register_refused; /* cuMemHostRegister fails */
 	bool managed;	       /* the device has managed memory that both sides use at once */
-	bool managed_astray;   /* it does not come by addresses as steer.h has it */
+	int managed_astray;    /* so many times it has addresses and asks for none (steer.h) */
 	bool managed_fixed;    /* the kernel does not make its pages on demand, as before 5.14 */
 	bool managed_full;     /* nor has it memory for them */
 	bool advice_refused;   /* cuMemAdvise fails */

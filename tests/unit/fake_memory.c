@@ -174,8 +174,10 @@ static CUresult managed_alloc(CUdeviceptr *out, size_t bytes, unsigned flags)
 	fake.managed_asked++;
 	if (fake_failing())
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	got = (CUdeviceptr)hold(
-		fake.managed_astray ? 0 : (CUdeviceptr)hs_steer(NULL, all, PROT_NONE), all, 0);
+	got = (CUdeviceptr)hold(fake.managed_astray > 0 && fake.managed_astray--
+					? 0
+					: (CUdeviceptr)hs_steer(NULL, all, PROT_NONE),
+		all, 0);
 	at = (got + HS_ARENA_STEP - 1) & ~(HS_ARENA_STEP - 1);
 	if (at != got)
 		munmap((void *)got, at - got);

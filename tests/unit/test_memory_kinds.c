@@ -88,8 +88,26 @@ static void falls_back(const char *says, int asked)
 static void a_driver_that_does_not_ask_is_not_steered(void **state)
 {
 	(void)state;
-	fake.managed_astray = true;
-	falls_back("no managed memory", 1);
+	fake.managed_astray = 1000;
+	falls_back("no managed memory", 17);
+}
+
+/* What it has left of earlier allocations it gives first, and gets back. */
+static void the_drivers_stock_is_used_up(void **state)
+{
+	CUdeviceptr ptr = ready(1);
+
+	(void)state;
+	fake.managed_astray = 3;
+	hs_memory_settle(true);
+	assert_true(is_managed(ptr));
+	assert_int_equal(fake.managed_asked, 4);
+	assert_int_equal(fake.managed_count, 1);
+	assert_int_equal(fake.host_used, REST);
+	assert_int_equal(fake_wrong(ptr, BYTES, 1), 0);
+	assert_int_equal(fake.lines, 0);
+	fake_free(ptr);
+	none_is_left();
 }
 
 /* The kernel gives others than it was asked for: this window is the driver's memory,
@@ -261,6 +279,7 @@ int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_driver_that_does_not_ask_is_not_steered),
+		cmocka_unit_test(the_drivers_stock_is_used_up),
 		cmocka_unit_test(taken_addresses_get_the_drivers_memory),
 		cmocka_unit_test(a_device_without_is_not_asked),
 		cmocka_unit_test(a_driver_without_is_not_asked),
