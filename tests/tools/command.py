@@ -95,7 +95,8 @@ class Plan(Case):
 
     def test_text_says_what_to_set(self):
         text = self.good("plan", "--model", MODELS / "deepseek-v3.2.json", *EIGHT)
-        self.assertIn("HISPARSE_SLOTS=131072 HISPARSE_HOST_GIB=125 HISPARSE_ROW=656", text)
+        self.assertIn("HISPARSE_SLOTS=131072 HISPARSE_HOST_GIB=125 HISPARSE_ROW=656 "
+                      "HISPARSE_LAYERS=61", text)
         self.assertIn("40,016", text)
         self.assertIn("256 requests of 32,768 tokens fit.", text)
         self.assertNotIn("\033", text)
@@ -106,9 +107,11 @@ class Plan(Case):
         node = self.plan("deepseek-v3.2", "--concurrency", 3000, status=1)["node"]
         self.assertFalse(node["fits"])
 
-    def test_sorted_from_sixteen_requests_on(self):
-        self.assertFalse(self.plan("glm-5", "--concurrency", 120)["step"]["address_order"])
-        self.assertTrue(self.plan("glm-5", "--concurrency", 128)["step"]["address_order"])
+    def test_link_time_grows_with_the_requests(self):
+        one, two = (self.plan("glm-5", "--concurrency", n)["step"] for n in (64, 128))
+        self.assertAlmostEqual(two["missed_rows"], 2 * one["missed_rows"], delta=2)
+        self.assertAlmostEqual(two["link_ms"], 2 * one["link_ms"], delta=0.001)
+        self.assertAlmostEqual(one["link_ms"], one["missed_rows"] * 656 / 43e6, delta=0.001)
 
     def test_bad_input(self):
         self.bad("plan", *EIGHT, says="--model is needed")

@@ -155,30 +155,39 @@ static void node_of_eight(void **state)
 {
 	struct hs_plan_in in = ask("deepseek-v3.2");
 	struct hs_plan plan;
-	double memory = 143771 / 1024., left = memory - 99, kv;
+	const double memory = 143771 / 1024., hot = 32 * 4096 * 61 * 684. / GIB;
+	double room, kv;
 
 	(void)state;
 	assert_int_equal(hs_plan_make(&plan, &in), 0);
 	assert_int_equal(
 		plan.plain_tokens, (uint64_t)((memory * 0.92 - 99) * GIB / 48068) / 64 * 64 * 8);
 	assert_int_equal(plan.slots, 32 * 4096);
-	assert_true(plan.hot_gib < memory / 8 && plan.reserve_gib == memory / 8);
-	/* 5.8 times what is left of the GPU, less the 8 % that the engine leaves of
-	 * what it takes for the GPU: its memory and 125 GiB of host memory. */
-	kv = (left - memory / 8) * 788 / 136 - 0.08 * (memory + 125);
-	assert_string_equal(plan.limit, "GPU memory");
+	assert_true(fabs(plan.hot_gib - hot) < 1e-9 && fabs(plan.reserve_gib - hot - 0.25) < 1e-9);
+	/* All but hot rows and 125 GiB of the host, less the 8 % that the engine leaves of
+	 * what it takes for the GPU's memory. */
+	room = memory - 0.25 - hot;
+	kv = (room - 99 + 125 - 0.08 * (room + 125)) * 788 / 792;
+	assert_string_equal(plan.limit, "host pool");
 	assert_int_equal(plan.tokens, (uint64_t)(kv * GIB / 48068) / 64 * 64 * 8);
 	assert_true(plan.fits);
 	/* 32 requests x 274.4 misses x 61 layers x 656 B at 43 GB/s. */
 	assert_true(fabs(plan.link_ms - 32 * 0.134 * 2048 * 61 * 656 / 43e6) < 1e-6);
-	assert_true(plan.sorted);
+
+	/* The GPU holds keys and maps of 5.8 times what it holds plain. */
+	in.host_gib = 8000;
+	assert_int_equal(hs_plan_make(&plan, &in), 0);
+	kv = (room - 99) * 788 / 136 - 0.08 * room * 788 / 136;
+	assert_string_equal(plan.limit, "GPU memory");
+	assert_int_equal(plan.tokens, (uint64_t)(kv * GIB / 48068) / 64 * 64 * 8);
 }
 
 static void host_pool_ends_it(void **state)
 {
 	struct hs_plan_in in = ask("deepseek-v3.2");
 	struct hs_plan plan, tensor_parallel;
-	double memory = 143771 / 1024., kv = memory - 99 + 50 - 0.08 * (memory + 50);
+	const double room = 143771 / 1024. - 0.25 - 32 * 4096 * 61 * 684. / GIB;
+	const double kv = (room - 99 + 50 - 0.08 * (room + 50)) * 788 / 792;
 
 	(void)state;
 	in.host_gib = 400;
@@ -191,8 +200,34 @@ static void host_pool_ends_it(void **state)
 	assert_int_equal(hs_plan_make(&tensor_parallel, &in), 0);
 	assert_int_equal(tensor_parallel.plain_tokens, plan.plain_tokens / 8);
 	assert_int_equal(tensor_parallel.slots, 256 * 4096);
-	/* A hot buffer that is larger than an eighth is the reserve. */
-	assert_true(tensor_parallel.reserve_gib == tensor_parallel.hot_gib);
+	assert_true(fabs(tensor_parallel.hot_gib - 8 * plan.hot_gib) < 1e-9);
+}
+
+/* vLLM 0.26.0, six layers, under a cap on an H200: tests/gpu/showings size- and
+ * bsize-preload. */
+static void as_measured(void **state)
+{
+	const struct hs_gpu fp8 = {.name = "cap", .memory = 13.95, .rate_656 = 1},
+			    bf16 = {.name = "cap", .memory = 12.18, .rate_1152 = 1};
+	struct hs_plan_in in = ask("deepseek-v3.2");
+	struct hs_plan plan;
+
+	(void)state;
+	in.gpus = in.replicas = 1;
+	in.model.layers = in.model.indexers = 6;
+	in.weights_gib = 4.03; /* and what its profiled forward pass takes */
+	in.other_gib = 0;
+	in.gpu = &fp8;
+	in.slots = 262144;
+	in.host_gib = 42;
+	assert_int_equal(hs_plan_make(&plan, &in), 0);
+	assert_true(fabs((double)plan.tokens / 10475840 - 1) < 0.01);
+	in.gpu = &bf16;
+	in.kv = HS_KV_BF16;
+	in.slots = 190000;
+	in.host_gib = 55;
+	assert_int_equal(hs_plan_make(&plan, &in), 0);
+	assert_true(fabs((double)plan.tokens / 7833280 - 1) < 0.01);
 }
 
 static void nothing_left(void **state)
@@ -204,9 +239,12 @@ static void nothing_left(void **state)
 	in.weights_gib = 140;
 	assert_int_equal(hs_plan_make(&plan, &in), -ENOSPC);
 	assert_int_equal(plan.slots, 7);
-	/* A hot buffer that takes all: no tokens, and that is said. */
+	/* Hot rows take half of the room at most; where that is too much: no tokens, and
+	 * that is said. */
 	in.weights_gib = 90;
 	in.slots = 1u << 20;
+	in.host_gib = 0;
+	in.utilisation = 0.75;
 	assert_int_equal(hs_plan_make(&plan, &in), 0);
 	assert_int_equal(plan.tokens, 0);
 	assert_false(plan.fits);
@@ -267,6 +305,7 @@ int main(void)
 		cmocka_unit_test(bad_configs),
 		cmocka_unit_test(node_of_eight),
 		cmocka_unit_test(host_pool_ends_it),
+		cmocka_unit_test(as_measured),
 		cmocka_unit_test(nothing_left),
 		cmocka_unit_test(numbers_as_written),
 		cmocka_unit_test(flags_of_the_table),

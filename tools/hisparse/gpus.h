@@ -5,7 +5,7 @@
 /*
  * What a plan must know of a GPU. Memory is what nvidia-smi shows, in GiB.
  * Link rates are GB/s (10^9) of one direction for gathers of single rows by
- * the SMs: `sorted` in address order over tens of GiB, `spread` in any order.
+ * the SMs.
  * `measured` says whether this project measured them on that GPU, or whether
  * they were carried over from one with the same link.
  */
@@ -15,7 +15,7 @@
 struct hs_gpu {
 	const char *name, *link, *source;
 	double memory;
-	double sorted_656, sorted_1152, spread_656, spread_1152;
+	double rate_656, rate_1152;
 	bool measured;
 };
 
@@ -24,6 +24,6 @@ const struct hs_gpu *hs_gpu_find(const char *name);
 const struct hs_gpu *hs_gpu_at(unsigned index);
 
 /* GB/s for rows of so many bytes. */
-double hs_gpu_rate(const struct hs_gpu *gpu, unsigned row, bool sorted);
+double hs_gpu_rate(const struct hs_gpu *gpu, unsigned row);
 
 #endif

@@ -31,15 +31,15 @@ struct hs_plan {
 	struct hs_token_bytes token;
 	double weights_gib, kv_gib, hot_gib, host_gib;
 	double reserve_gib; /* what the library keeps, the hot buffer in it */
+	unsigned layers;    /* that have KV */
 	uint64_t requests;  /* of one replica */
 	uint64_t slots;
 	uint64_t plain_tokens, tokens; /* of the node */
 	uint64_t plain_requests, node_requests;
-	const char *limit;		/* what ends the tokens: "GPU memory" or "host pool" */
-	double missed_rows;		/* of one step, all layers and requests */
-	double link_ms, link_ms_spread; /* of one step */
-	bool sorted;			/* the batch is one that is fetched in address order */
-	bool fits;			/* the asked concurrency fits */
+	const char *limit;  /* what ends the tokens: "GPU memory" or "host pool" */
+	double missed_rows; /* of one step, all layers and requests */
+	double link_ms;	    /* of one step */
+	bool fits;	    /* the asked concurrency fits */
 };
 
 /* Returns 0, or -ENOSPC when the weights alone do not fit. */

@@ -186,14 +186,15 @@ static double ratio(uint64_t more, uint64_t less)
 
 static int print_json(const struct hs_plan_in *in, const struct hs_plan *plan)
 {
-	json_t *set = json_pack("{s:I, s:f, s:I}", hs_flag_field("slots")->variable,
+	json_t *set = json_pack("{s:I, s:f, s:I, s:I}", hs_flag_field("slots")->variable,
 		(json_int_t)plan->slots, hs_flag_field("host_bytes")->variable, plan->host_gib,
-		hs_flag_field("row")->variable, (json_int_t)plan->token.row);
+		hs_flag_field("row")->variable, (json_int_t)plan->token.row,
+		hs_flag_field("layers")->variable, (json_int_t)plan->layers);
 
 	return hs_json_print(json_pack(
 		"{s:{s:s, s:i, s:i, s:i, s:f}, s:{s:I, s:I, s:I, s:I, s:I},"
 		" s:{s:f, s:f, s:f, s:f, s:f, s:s}, s:{s:I, s:I, s:f, s:I, s:I, s:b},"
-		" s:{s:f, s:f, s:f, s:f, s:b, s:s}, s:o}",
+		" s:{s:f, s:f, s:f, s:s}, s:o}",
 		"model", "name", in->model.name, "layers", (int)in->model.layers, "indexers",
 		(int)in->model.indexers, "top_k", (int)in->model.topk, "parameters",
 		in->model.params, "bytes_per_token", "row", (json_int_t)plan->token.row, "latent",
@@ -206,9 +207,8 @@ static int print_json(const struct hs_plan_in *in, const struct hs_plan *plan)
 		"ratio", ratio(plan->tokens, plan->plain_tokens), "requests_plain",
 		(json_int_t)plan->plain_requests, "requests", (json_int_t)plan->node_requests,
 		"fits", plan->fits, "step", "miss_rate", in->miss_rate, "missed_rows",
-		plan->missed_rows, "link_ms_address_order", plan->link_ms, "link_ms_any_order",
-		plan->link_ms_spread, "address_order", plan->sorted, "source", in->gpu->source,
-		"set", set));
+		plan->missed_rows, "link_ms", plan->link_ms, "source", in->gpu->source, "set",
+		set));
 }
 
 static void row(struct hs_table *table, const char *what, uint64_t bytes, const char *where)
@@ -293,21 +293,18 @@ static void print_text(const struct hs_plan_in *in, const struct hs_plan *plan)
 		plan->fits ? "fit" : "do not fit", hs_colour(HS_PLAIN));
 	printf("\nOne decode step of %llu requests on a GPU at %.1f %% misses: %.0f rows, %.1f "
 	       "MB.\n"
-	       "  %5.2f ms of link at %.0f GB/s, in address order%s\n"
-	       "  %5.2f ms at %.0f GB/s, in any order%s\n"
+	       "  %5.2f ms of link at %.0f GB/s\n"
 	       "  %s: %s%s.\n",
 		(unsigned long long)plan->requests, in->miss_rate * 100, plan->missed_rows,
 		plan->missed_rows * (double)plan->token.row / 1e6, plan->link_ms,
-		hs_gpu_rate(in->gpu, (unsigned)plan->token.row, true),
-		plan->sorted ? " (this batch)" : "", plan->link_ms_spread,
-		hs_gpu_rate(in->gpu, (unsigned)plan->token.row, false),
-		plan->sorted ? "" : " (this batch)", in->gpu->link,
+		hs_gpu_rate(in->gpu, (unsigned)plan->token.row), in->gpu->link,
 		in->gpu->measured ? "" : "not this GPU: ", in->gpu->source);
 
-	printf("\nSet, for each process:\n  %s=%llu %s=%.0f %s=%llu\n",
+	printf("\nSet, for each process:\n  %s=%llu %s=%.0f %s=%llu %s=%u\n",
 		hs_flag_field("slots")->variable, (unsigned long long)plan->slots,
 		hs_flag_field("host_bytes")->variable, plan->host_gib,
-		hs_flag_field("row")->variable, (unsigned long long)plan->token.row);
+		hs_flag_field("row")->variable, (unsigned long long)plan->token.row,
+		hs_flag_field("layers")->variable, plan->layers);
 }
 
 int hs_plan_main(int argc, char **argv)
