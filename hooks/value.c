@@ -3,7 +3,7 @@
 
 /* What a stream writes by itself, in place of a kernel: a value, or several among
  * other operations. They are aligned, so none lies across a seam. Managed memory takes
- * none of them, but fills (cuda.h 13.0). */
+ * none of them, but fills (cuda.h 13.0). What failed may have written a part. */
 
 static CUresult put(CUstream stream, CUdeviceptr dst, uint64_t value, size_t bytes, bool per_thread)
 {
@@ -26,7 +26,7 @@ static CUresult put(CUstream stream, CUdeviceptr dst, uint64_t value, size_t byt
 			gated && hs_copy_no_values(dst)                                            \
 				? put(stream, dst, value, sizeof(value), per_thread)               \
 				: HS_REAL(name)(stream, dst, value, flags);                        \
-		if (gated && result == CUDA_SUCCESS)                                               \
+		if (gated)                                                                         \
 			hs_span_wrote((struct hs_span){dst, sizeof(value)}, stream, per_thread);   \
 		return hs_span_leave(gated, result);                                               \
 	}
@@ -95,7 +95,7 @@ static CUresult pieces(__typeof__(cuStreamBatchMemOp) *real, CUstream stream, un
 		const CUresult result =                                                            \
 			gated ? pieces(HS_REAL(name), stream, count, ops, flags, per_thread)       \
 			      : HS_REAL(name)(stream, count, ops, flags);                          \
-		for (unsigned i = 0; gated && result == CUDA_SUCCESS && i < count; i++)            \
+		for (unsigned i = 0; gated && i < count; i++)                                      \
 			hs_span_wrote(written(&ops[i]), stream, per_thread);                       \
 		return hs_span_leave(gated, result);                                               \
 	}

@@ -181,6 +181,7 @@ HS_DEVICE uint32_t resolve_miss(const struct hs_resolve_args *a, struct hs_entry
 	if (!lane)
 		word = hs_atomic_add(&entry->free, (uint64_t)wins << 32);
 	word = __shfl_sync(0xffffffffu, word, 0);
+	__syncwarp();
 	/* What gets no row is read in place, and not twice. */
 	if (!eager && !l->walks && (int32_t)((uint32_t)word - (uint32_t)(word >> 32)) > 0)
 		resolve_load(&l->to, f, count, 0, loaded);

@@ -275,8 +275,8 @@ unsigned hs_backing_refusals(void)
 	return atomic_load(&refusals);
 }
 
-static CUresult create(
-	struct hs_backing *backing, enum hs_place place, size_t bytes, CUdevice device, bool apart)
+static CUresult create(struct hs_backing *backing, enum hs_place place, size_t bytes,
+	CUdevice device, bool apart, bool keeps)
 {
 	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
@@ -286,7 +286,8 @@ static CUresult create(
 	if (!hs_budget_take(place, device, bytes))
 		return result;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds) && result != CUDA_SUCCESS; i++) {
-		if (kinds[i]->place != place || (kinds[i]->apart && !apart))
+		if (kinds[i]->place != place || (kinds[i]->apart && !apart) ||
+			(keeps && !kinds[i]->keeps))
 			continue;
 		result = kinds[i]->create(backing);
 		if (result == CUDA_SUCCESS)
@@ -300,13 +301,18 @@ static CUresult create(
 CUresult hs_backing_create(
 	struct hs_backing *backing, enum hs_place place, size_t bytes, CUdevice device)
 {
-	return create(backing, place, bytes, device, false);
+	return create(backing, place, bytes, device, false, false);
 }
 
 CUresult hs_backing_create_best(
 	struct hs_backing *backing, enum hs_place place, size_t bytes, CUdevice device)
 {
-	return create(backing, place, bytes, device, true);
+	return create(backing, place, bytes, device, true, false);
+}
+
+CUresult hs_backing_create_kept(struct hs_backing *backing, size_t bytes, CUdevice device)
+{
+	return create(backing, HS_PLACE_HOST, bytes, device, true, true);
 }
 
 CUresult hs_backing_map(struct hs_backing *backing, CUdeviceptr at)

@@ -47,6 +47,9 @@ CUresult hs_backing_create(
 CUresult hs_backing_create_best(
 	struct hs_backing *backing, enum hs_place place, size_t bytes, CUdevice device);
 
+/* Host memory of the best kind that keeps its bytes while it is not mapped. */
+CUresult hs_backing_create_kept(struct hs_backing *backing, size_t bytes, CUdevice device);
+
 /* Readable and writable by its device and by that one's peers (peer.h) from here on. On failure not
  * mapped; if that says of a kind that it does not work here, it is not tried again, and
  * hs_backing_refusals goes up: another create makes one of the next kind. */

@@ -48,8 +48,7 @@ void hs_capture_failed(void)
 
 void hs_capture_opened(CUstream stream, bool per_thread)
 {
-	struct capture c = {
-		.stream = stream, .per_thread = per_thread, .thread = pthread_self()};
+	struct capture c = {.stream = stream, .per_thread = per_thread, .thread = pthread_self()};
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	const bool asked = ask(&c, &status, &c.id) == CUDA_SUCCESS && c.id;
 

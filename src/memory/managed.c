@@ -2,12 +2,13 @@
 #include "src/memory/managed.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include "src/base/log.h"
 #include "src/memory/prefault.h"
 #include "src/memory/steer.h"
 
-#define STOCK 16 /* windows of 2 MiB that fit behind one */
+#define STOCK 16 /* what is smaller than 2 MiB counts as nothing */
 
 static int attribute(CUdevice_attribute which, CUdevice device)
 {
@@ -16,11 +17,29 @@ static int attribute(CUdevice_attribute which, CUdevice device)
 	return hs_driver.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
 }
 
+/* What will not be otherwise another time. */
+static bool for_good(CUresult result)
+{
+	return result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE ||
+	       result == CUDA_ERROR_INVALID_DEVICE;
+}
+
 CUresult hs_managed_share(CUdeviceptr at, size_t bytes, CUdevice with)
 {
 	const CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = with};
 
 	return hs_driver.cuMemAdvise_v2(at, bytes, CU_MEM_ADVISE_SET_ACCESSED_BY, device);
+}
+
+/* Whether the driver makes all of a granule at its first touch, as it does by default. */
+static bool granules(void)
+{
+	FILE *f = fopen("/sys/module/nvidia_uvm/parameters/uvm_perf_prefetch_enable", "re");
+	const int first = f ? fgetc(f) : '1';
+
+	if (f)
+		fclose(f);
+	return first != '0';
 }
 
 /* HOST, not HOST_NUMA: from the latter a copy moves pages to the device (580.159.04). Who
@@ -36,10 +55,10 @@ static CUresult settle(CUdeviceptr at, size_t bytes, CUdevice device)
 	if (result == CUDA_SUCCESS)
 		result = hs_managed_share(at, bytes, device);
 	if (result != CUDA_SUCCESS)
-		return CUDA_ERROR_NOT_SUPPORTED;
+		return for_good(result) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_MAP_FAILED;
 	madvise((void *)at, bytes, MADV_DONTFORK);
 	madvise((void *)at, bytes, MADV_DONTDUMP);
-	error = hs_prefault((void *)at, bytes, HS_PREFAULT_GRANULE,
+	error = hs_prefault((void *)at, bytes, granules() ? HS_PREFAULT_GRANULE : HS_PREFAULT_EACH,
 		attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device));
 	if (error)
 		hs_debug("managed memory: %zu MiB not made (errno %d)", bytes >> 20, -error);
@@ -52,7 +71,8 @@ static CUresult settle(CUdeviceptr at, size_t bytes, CUdevice device)
 /*
  * Managed memory at *at, or 0: anywhere. What fits behind an earlier allocation, in the
  * 32 MiB that it was rounded up to, the driver puts there and asks nobody: such places
- * are taken until it asks. NOT_SUPPORTED: it never does.
+ * are taken until it asks, and ours leave none behind themselves, where somebody else's
+ * memory would lie among our addresses. NOT_SUPPORTED: it never asks.
  */
 static CUresult allocate(CUdeviceptr *at, size_t bytes)
 {
@@ -61,6 +81,7 @@ static CUresult allocate(CUdeviceptr *at, size_t bytes)
 	CUresult result;
 	size_t n = 0;
 
+	bytes = (bytes + HS_STEER_SLACK - 1) & ~(HS_STEER_SLACK - 1);
 	for (;;) {
 		hs_steer_begin(*at, bytes);
 		result = hs_driver.cuMemAllocManaged(&got, bytes, CU_MEM_ATTACH_GLOBAL);
@@ -76,8 +97,8 @@ static CUresult allocate(CUdeviceptr *at, size_t bytes)
 		result = asked ? CUDA_ERROR_MAP_FAILED : CUDA_ERROR_NOT_SUPPORTED;
 	} else if (result == CUDA_SUCCESS) {
 		*at = got;
-	} else if (result != CUDA_ERROR_OUT_OF_MEMORY) {
-		result = CUDA_ERROR_NOT_SUPPORTED;
+	} else {
+		result = for_good(result) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_MAP_FAILED;
 	}
 	while (n)
 		hs_driver.cuMemFree_v2(stock[--n]);

@@ -23,7 +23,8 @@
 /*
  * Zeros, resident and mapped for `device`, on the NUMA node of its GPU. *at: where, or 0:
  * anywhere. NOT_SUPPORTED: not with this driver, device or kernel, or never at an address
- * of choice; MAP_FAILED: something else is at that one; OUT_OF_MEMORY.
+ * of choice; MAP_FAILED: not now, or something else is at that one; OUT_OF_MEMORY: the
+ * machine has no pages.
  */
 CUresult hs_managed_create(CUdeviceptr *at, size_t bytes, CUdevice device);
 CUresult hs_managed_destroy(CUdeviceptr at);

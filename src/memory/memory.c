@@ -89,8 +89,8 @@ static CUresult back_once(struct hs_holding *h, enum hs_place place, bool best)
 	}
 	if (result == CUDA_SUCCESS) {
 		result = hs_move_in(h);
-		/* Of a kind whose memory comes with its addresses. */
-		if (result == CUDA_ERROR_OUT_OF_MEMORY && !h->rest.kind->keeps)
+		/* Of a kind whose memory comes with its addresses, which are there. */
+		if (result == CUDA_ERROR_OUT_OF_MEMORY && !h->rest.kind->keeps && h->head.at)
 			hs_place_host_failed(rest, result);
 	}
 	if (result != CUDA_SUCCESS) {

@@ -48,13 +48,20 @@ CUresult hs_move_in(struct hs_holding *holding)
 		result = hs_backing_map(&holding->head, holding->window.start);
 	if (result == CUDA_SUCCESS)
 		result = hs_backing_map(&holding->rest, holding->window.start + HS_GRANULE);
-	atomic_store(&holding->window.any_order, holding->rest.kind->any_order);
+	if (result == CUDA_SUCCESS)
+		atomic_store(&holding->window.any_order, holding->rest.kind->any_order);
 	return result;
 }
 
 /* What is mapped into reservations gets the second address in either direction,
  * so that other memory only ever has to appear at the window's own. A window
  * that saw nothing but its zero fill is not copied to memory that is zero. */
+/* Not the pool's end: it is the device that has no room, for tables. */
+static CUresult not_the_pool(CUresult result)
+{
+	return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_MAP_FAILED : result;
+}
+
 static CUresult from_device(
 	struct hs_holding *holding, struct hs_backing *fresh, CUdeviceptr staging)
 {
@@ -67,6 +74,7 @@ static CUresult from_device(
 		result = step(holding, "a second address", hs_backing_map(old, staging));
 	if (result == CUDA_SUCCESS)
 		result = suit(holding, fresh->kind);
+	result = not_the_pool(result);
 	if (result == CUDA_SUCCESS)
 		result = step(holding, "mapping host memory", hs_backing_map(fresh, at));
 	if (result == CUDA_SUCCESS && !same)
@@ -93,30 +101,71 @@ static CUresult from_host(struct hs_holding *holding, struct hs_backing *fresh, 
 	return result;
 }
 
-static void restore(
-	struct hs_holding *holding, struct hs_backing *fresh, CUdeviceptr at, CUdeviceptr staging)
+static void lost(const struct hs_holding *holding, CUresult result)
+{
+	if (result != CUDA_SUCCESS)
+		hs_error(
+			"window %u at 0x%llx: its memory could not be mapped again (CUDA error %d)",
+			holding->window.id, (unsigned long long)holding->window.start, result);
+}
+
+static void restore(struct hs_holding *holding, struct hs_backing *fresh, CUdeviceptr at)
 {
 	struct hs_backing *old = &holding->rest;
-	CUresult result = CUDA_SUCCESS;
 
 	if (fresh->at)
 		hs_backing_unmap(fresh);
 	if (old->at && old->at != at)
 		hs_backing_unmap(old);
-	if (!old->at) {
-		result = hs_move_in(holding);
-		/* Its bytes went with its addresses, after they were copied. */
-		if (result == CUDA_SUCCESS && !old->kind->keeps)
-			result = hs_backing_map(fresh, staging);
-		if (result == CUDA_SUCCESS && !old->kind->keeps)
-			result = hs_own_copy(at, staging, old->bytes);
-		if (fresh->at)
-			hs_backing_unmap(fresh);
+	if (!old->at)
+		lost(holding, hs_move_in(holding));
+}
+
+/* The window's host memory again, from what was copied out of it. */
+static CUresult refill(struct hs_holding *holding, struct hs_backing *fresh, CUdeviceptr staging)
+{
+	struct hs_backing *rest = &holding->rest;
+	CUresult result = hs_move_in(holding);
+
+	if (result == CUDA_SUCCESS)
+		result = hs_backing_map(fresh, staging);
+	if (result == CUDA_SUCCESS)
+		result = hs_own_copy(rest->at, staging, rest->bytes);
+	if (fresh->at)
+		hs_backing_unmap(fresh);
+	if (result != CUDA_SUCCESS && rest->at)
+		hs_backing_unmap(rest);
+	return result;
+}
+
+/*
+ * Host memory that went with its addresses, after it was copied: `fresh` alone has its
+ * bytes. The same again, or the device after all, or another kind of host memory, which
+ * needs fewer addresses. True: it is on the device.
+ */
+static bool salvage(struct hs_holding *holding, struct hs_backing *fresh, CUdeviceptr staging)
+{
+	struct hs_backing *old = &holding->rest, other;
+	CUresult result;
+
+	if (fresh->at)
+		hs_backing_unmap(fresh);
+	result = refill(holding, fresh, staging);
+	if (result == CUDA_SUCCESS)
+		return false;
+	other = *old;
+	*old = *fresh;
+	if (hs_move_in(holding) == CUDA_SUCCESS) {
+		*fresh = other;
+		return true;
 	}
-	if (result != CUDA_SUCCESS)
-		hs_error(
-			"window %u at 0x%llx: its memory could not be mapped again (CUDA error %d)",
-			holding->window.id, (unsigned long long)holding->window.start, result);
+	*fresh = *old;
+	hs_backing_destroy(&other); /* whose share of the pool is needed */
+	result = hs_backing_create_kept(old, other.bytes, holding->window.device);
+	if (result == CUDA_SUCCESS)
+		result = refill(holding, fresh, staging);
+	lost(holding, result);
+	return false;
 }
 
 /* Of the best kind, or of one that is mapped where a reservation is. */
@@ -142,13 +191,19 @@ static CUresult move(struct hs_holding *holding, enum hs_place place, bool best)
 		goto destroy;
 	result = place == HS_PLACE_HOST ? from_device(holding, &fresh, staging)
 					: from_host(holding, &fresh, staging);
-	if (result != CUDA_SUCCESS) {
-		restore(holding, &fresh, at, staging);
+	if (result != CUDA_SUCCESS && (old->at || old->kind->keeps)) {
+		restore(holding, &fresh, at);
 		goto release;
 	}
-	hs_backing_destroy(old);
-	*old = fresh;
-	fresh.kind = NULL;
+	if (result != CUDA_SUCCESS) {
+		if (!salvage(holding, &fresh, staging))
+			goto release;
+		result = CUDA_SUCCESS;
+	} else {
+		hs_backing_destroy(old);
+		*old = fresh;
+		fresh.kind = NULL;
+	}
 	atomic_store(&holding->window.any_order, old->kind->any_order);
 	atomic_store(&holding->window.place, place);
 release:

@@ -329,6 +329,8 @@ static void come_home(struct hs_holding *h)
 	hs_driver.cuCtxPopCurrent_v2(&popped);
 	if (result == CUDA_SUCCESS)
 		hs_debug("window %u: %.2f GiB moved back to the device", h->window.id, host / GIB);
+	else if (result != CUDA_ERROR_OUT_OF_MEMORY) /* it may have cost two copies */
+		atomic_store(&calm, now_ns() + hs_place_calm_ns);
 }
 
 static void come_back(void)

@@ -67,10 +67,11 @@ static void populate(char *start, size_t bytes)
 		*(volatile char *)(start + i) = 0;
 }
 
-static int populate_granules(char *start, size_t bytes)
+/* So much of each granule. */
+static int populate_granules(char *start, size_t bytes, size_t each)
 {
 	for (size_t i = 0; i < bytes; i += HS_GRANULE)
-		if (madvise(start + i, PAGE, MADV_POPULATE_WRITE))
+		if (madvise(start + i, each, MADV_POPULATE_WRITE))
 			return -errno;
 	return 0;
 }
@@ -87,7 +88,8 @@ static bool step(struct job *job)
 	if (job->what == HS_PREFAULT_ALL)
 		populate(job->start + at, bytes);
 	else
-		error = populate_granules(job->start + at, bytes);
+		error = populate_granules(
+			job->start + at, bytes, job->what == HS_PREFAULT_EACH ? HS_GRANULE : PAGE);
 	if (error)
 		atomic_compare_exchange_strong(&job->error, &none, error);
 	atomic_fetch_add(&progress.bytes, bytes);
@@ -103,6 +105,17 @@ static void *work(void *data)
 	while (step(job))
 		;
 	return NULL;
+}
+
+static void join(pthread_t thread)
+{
+	struct timespec until;
+
+	do {
+		tell(false);
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_sec++;
+	} while (pthread_timedjoin_np(thread, NULL, &until) == ETIMEDOUT);
 }
 
 /* "0-3,8-11", as the kernel lists a node's processors, those of them in `may`. */
@@ -166,7 +179,7 @@ int hs_prefault(void *start, size_t bytes, enum hs_prefault what, int node)
 		while (step(&job))
 			tell(false);
 	for (size_t i = 0; i < count; i++)
-		pthread_join(threads[i], NULL);
+		join(threads[i]);
 	tell(true);
 	hs_debug("host memory: %.3f GiB of pages in %.3f s, %zu threads", bytes / GIB,
 		now() - begin, count + (!job.bound || !count));

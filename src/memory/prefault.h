@@ -13,13 +13,14 @@
 
 enum hs_prefault {
 	HS_PREFAULT_ALL,     /* every page; what the kernel refuses is written to instead */
-	HS_PREFAULT_GRANULE, /* the first page of each HS_GRANULE: who owns the memory makes
-			      * the rest (managed.h). Only as the kernel says: a page that
-			      * cannot be made raises no signal */
+	HS_PREFAULT_EACH,    /* every page, only as the kernel says: one that cannot be made
+			      * raises no signal */
+	HS_PREFAULT_GRANULE, /* the same of the first page of each HS_GRANULE: who owns the
+			      * memory makes the rest (managed.h) */
 };
 
 /* bytes: a multiple of HS_GRANULE. node < 0: anywhere. Returns 0, or a negative errno
- * of the first page that could not be made; GRANULE only. */
+ * of the first page that could not be made; not of ALL. */
 int hs_prefault(void *start, size_t bytes, enum hs_prefault what, int node);
 
 #endif

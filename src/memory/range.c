@@ -106,6 +106,7 @@ CUresult hs_range_back(struct hs_holding *h, enum hs_place place)
 	h->ranges = calloc(rest / piece + 1, sizeof(*h->ranges));
 	if (!h->ranges)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	atomic_store(&h->window.any_order, false);
 	for (done = 0; done < rest && result == CUDA_SUCCESS; done += bytes) {
 		struct hs_range *range = &h->ranges[h->count];
 

@@ -67,6 +67,7 @@ struct hs_holding *hs_holding_take(void)
 		atomic_store(&holding->window.virgin, true);
 		atomic_store(&holding->window.filled, false);
 		atomic_store(&holding->window.unseen, false);
+		atomic_store(&holding->window.any_order, false);
 		atomic_store(&holding->window.row, 0);
 		holding->window.id = (uint32_t)last_taken;
 		return holding;

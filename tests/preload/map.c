@@ -114,6 +114,22 @@ static void bad_calls_are_told(void **state)
 	}
 }
 
+/* Another library that stands in front of the C library's, and behind ours. */
+static void who_stands_behind_is_asked(void **state)
+{
+	const unsigned *calls = dlsym(RTLD_DEFAULT, "map_behind_calls");
+	unsigned before;
+
+	(void)state;
+	if (!calls)
+		skip();
+	for (int i = 0; i < 2; i++) {
+		before = *calls;
+		munmap(maps[i](NULL, PAGE, BOTH, ALONE, -1, 0), PAGE);
+		assert_int_equal(*calls, before + 1);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -121,6 +137,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(files_are_mapped),
 		cmocka_unit_test(memory_is_mapped),
 		cmocka_unit_test(bad_calls_are_told),
+		cmocka_unit_test(who_stands_behind_is_asked),
 	};
 
 	library = argc > 1 ? argv[1] : NULL;

@@ -146,7 +146,9 @@ static void give(struct soft_range *range)
 		range->kind == SOFT_MANAGED ? managed_pages(range->bytes) : pages(range->bytes));
 	if (range->fd)
 		close(range->fd);
-	if (range->kind != SOFT_MANAGED || range->device == SOFT_PINNED)
+	if (range->kind == SOFT_MANAGED)
+		soft_unaccount(SOFT_PINNED, range->pinned);
+	else
 		soft_unaccount(range->device, pages(range->bytes));
 	soft_range_remove(range);
 }
@@ -242,7 +244,7 @@ SOFT_BOTH(cuMemFreeAsync, _ptsz, (CUdeviceptr ptr, CUstream stream),
 
 /*
  * Managed memory: zeros. It takes nothing before it is touched, so only what is told to
- * stay on the host is accounted for: all of it then. Addresses as
+ * stay on the host is accounted for. Addresses as
  * driver 580 gets them: it rounds up to the step and asks for nearly one more at NULL, with
  * PROT_NONE, cuts that to multiples of it, and maps its file there.
  */
@@ -300,22 +302,23 @@ static CUresult managed(CUdeviceptr ptr, size_t bytes)
 	return bytes && soft_managed(ptr, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Of a whole allocation, whose memory it is then. */
+/* From the start of an allocation on: so much stays there. */
 static CUresult prefer(CUdeviceptr ptr, size_t bytes, const CUmemLocation *place)
 {
 	SOFT_ENTER(SOFT_CONTEXT);
 	struct soft_range *range = soft_range_find(ptr);
-	const int to = place->type == CU_MEM_LOCATION_TYPE_DEVICE ? place->id : SOFT_PINNED;
+	const bool host = place->type != CU_MEM_LOCATION_TYPE_DEVICE;
 
 	if (!bytes || !soft_managed(ptr, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (bytes != range->bytes || range->device == to)
+	if (ptr != range->start)
 		return CUDA_SUCCESS;
-	if (to == SOFT_PINNED && !soft_account(to, pages(bytes)))
+	soft_unaccount(SOFT_PINNED, range->pinned);
+	range->pinned = 0;
+	range->device = host ? SOFT_PINNED : place->id;
+	if (host && !soft_account(SOFT_PINNED, pages(bytes)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (range->device == SOFT_PINNED)
-		soft_unaccount(SOFT_PINNED, pages(bytes));
-	range->device = to;
+	range->pinned = host ? pages(bytes) : 0;
 	return CUDA_SUCCESS;
 }
 

@@ -83,7 +83,8 @@ struct soft_range {
 	enum soft_kind kind;
 	CUdevice device; /* whose memory an allocation is */
 	unsigned flags;
-	int fd; /* not 0: it lies in this file (ipc.c) */
+	int fd;	       /* not 0: it lies in this file (ipc.c) */
+	size_t pinned; /* of managed memory, what is to stay on the host */
 	unsigned long long id;
 	struct soft_range *next;
 };

@@ -43,6 +43,7 @@ static struct range {
 	CUdeviceptr at;
 	size_t bytes;
 	enum kind kind;
+	size_t pinned; /* of managed memory, what is to stay on the host */
 } ranges[8192];
 
 static struct range *range_of(CUdeviceptr at, size_t bytes)
@@ -62,7 +63,7 @@ static bool enter(CUdeviceptr at, size_t bytes, enum kind kind)
 		return false;
 	while (r->kind)
 		r++;
-	*r = (struct range){at, bytes, kind};
+	*r = (struct range){.at = at, .bytes = bytes, .kind = kind};
 	return true;
 }
 
@@ -185,7 +186,6 @@ static CUresult managed_alloc(CUdeviceptr *out, size_t bytes, unsigned flags)
 		munmap((void *)(at + bytes), got + all - at - bytes);
 	assert_ptr_equal(managed_pages(at, bytes), at);
 	assert_true(enter(at, bytes, MANAGED));
-	fake.host_used += bytes;
 	fake.managed_count++;
 	*out = at;
 	return CUDA_SUCCESS;
@@ -198,12 +198,12 @@ bool fake_managed(CUdeviceptr at)
 
 CUresult fake_managed_free(CUdeviceptr at)
 {
-	const size_t bytes = range_of(at, 1)->bytes;
+	const size_t bytes = range_of(at, 1)->bytes, pinned = range_of(at, 1)->pinned;
 
 	if (fake_failing() || !leave(at, MANAGED))
 		return CUDA_ERROR_INVALID_VALUE;
 	fake.unmapped_while_busy += fake.busy;
-	fake.host_used -= bytes;
+	fake.host_used -= pinned;
 	fake.managed_count--;
 	munmap((void *)at, bytes);
 	return CUDA_SUCCESS;
@@ -214,6 +214,10 @@ static CUresult advise(CUdeviceptr at, size_t bytes, CUmem_advise advice, CUmemL
 	if (fake_failing() || fake.advice_refused || !fake_managed(at) ||
 		at + bytes > range_of(at, 1)->at + range_of(at, 1)->bytes)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION) {
+		range_of(at, 1)->pinned = bytes;
+		fake.host_used += bytes;
+	}
 	if (fake.advised < sizeof(fake.advice) / sizeof(*fake.advice))
 		fake.advice[fake.advised++] = (struct fake_advice){advice, location, at, bytes};
 	return CUDA_SUCCESS;

@@ -217,16 +217,25 @@ static void without_pages_it_stays(void **state)
 	stays_and_says_so(ptr);
 }
 
-/* The eighth call. */
-static void without_memory_it_stays(void **state)
+/* The eighth call: none this time, which may pass. */
+static void without_addresses_it_gets_the_drivers_memory(void **state)
 {
-	CUdeviceptr ptr = ready(1);
+	CUdeviceptr ptr = ready(1), next;
 
 	(void)state;
 	fake.fail_after = 8;
 	hs_memory_settle(true);
 	fake.fail_after = 0;
-	stays_and_says_so(ptr);
+	assert_int_equal(tail(ptr), HS_PLACE_HOST);
+	assert_int_equal(fake.managed_count + fake.registered, 0);
+	assert_false(hs_window_find(ptr)->any_order);
+	assert_int_equal(fake_wrong(ptr, BYTES, 1), 0);
+	next = fake_window(8);
+	assert_true(is_managed(next));
+	assert_int_equal(fake.lines, 0);
+	fake_free(next);
+	fake_free(ptr);
+	none_is_left();
 }
 
 /* The engine's allocation that would have begun there: once refused, as the driver
@@ -287,7 +296,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(an_old_kernel_has_none),
 		cmocka_unit_test(mapped_by_none_it_is_not_taken),
 		cmocka_unit_test(without_pages_it_stays),
-		cmocka_unit_test(without_memory_it_stays),
+		cmocka_unit_test(without_addresses_it_gets_the_drivers_memory),
 		cmocka_unit_test(without_pages_windows_begin_on_the_device),
 		cmocka_unit_test(option_registered_takes_that),
 		cmocka_unit_test(option_driver_takes_that),

@@ -2,9 +2,11 @@
 /* Windows whose host memory is the driver's managed memory: moves and moves that fail
  * half-way, who else may read it. */
 #include <string.h>
+#include <sys/mman.h>
 #include "fake_driver.h"
 #include "src/memory/peer.h"
 #include "src/memory/place.h"
+#include "src/memory/window.h"
 
 #define BYTES (8 * MIB)
 #define REST (BYTES - HS_GRANULE)
@@ -283,12 +285,82 @@ static void peers_map_it_too(void **state)
 	none_is_left();
 }
 
+/* Its pages went to somebody else while they were nobody's: the device keeps the bytes,
+ * or another kind of host memory gets them. */
+static void pages_that_do_not_come_back(void **state)
+{
+	(void)state;
+	for (int step = 8; step < 15; step++) {
+		CUdeviceptr ptr = moved(step);
+		struct hs_window *window = hs_window_find(ptr);
+
+		window->use = HS_USE_OTHER;
+		fake.managed_full = true;
+		fake.fail_after = step;
+		hs_memory_mark();
+		hs_memory_settle(true);
+		fake.fail_after = 0;
+		fake.managed_full = false;
+		assert_int_equal(fake_wrong(ptr, BYTES, step), 0);
+		assert_true(window->place == HS_PLACE_DEVICE || is_managed(ptr));
+		assert_int_equal(fake.lines, 0);
+		drop(ptr);
+	}
+	none_is_left();
+}
+
+/* Somebody's page behind the window: neither the whole reservation nor managed memory is to be
+ * had there again. */
+static void addresses_that_do_not_come_back(void **state)
+{
+	CUdeviceptr ptr = moved(1);
+	void *const at = (void *)(ptr + HS_GRANULE + 40 * MIB);
+	void *page =
+		mmap(at, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	(void)state;
+	assert_ptr_equal(page, at);
+	hs_window_find(ptr)->use = HS_USE_OTHER;
+	hs_memory_mark();
+	hs_memory_settle(true);
+	assert_int_equal(fake_wrong(ptr, BYTES, 1), 0);
+	assert_int_equal(tail(ptr), HS_PLACE_HOST);
+	assert_int_equal(fake.registered, 1);
+	assert_false(hs_window_find(ptr)->any_order);
+	assert_int_equal(fake.lines, 0);
+	munmap(page, 4096);
+	drop(ptr);
+	none_is_left();
+}
+
+/* A record is used again 4,096 windows later. */
+static void nothing_is_left_of_it_in_the_record(void **state)
+{
+	CUdeviceptr ptr = moved(1);
+	const uint32_t id = hs_window_find(ptr)->id;
+
+	(void)state;
+	drop(ptr);
+	fake.options.place = HS_OPTION_DEVICE;
+	for (int i = 1; i < HS_WINDOW_MAX; i++)
+		fake_free(fake_window(8));
+	ptr = fake_window(100); /* in ranges */
+	assert_int_equal(hs_window_find(ptr)->id, id);
+	assert_true(hs_holding_of(hs_window_find(ptr))->count > 1);
+	assert_false(hs_window_find(ptr)->any_order);
+	fake_free(ptr);
+	none_is_left();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_window_goes_there_and_back),
 		cmocka_unit_test(freed_where_it_is),
 		cmocka_unit_test(a_broken_move_to_the_device_is_undone),
+		cmocka_unit_test(pages_that_do_not_come_back),
+		cmocka_unit_test(addresses_that_do_not_come_back),
+		cmocka_unit_test(nothing_is_left_of_it_in_the_record),
 		cmocka_unit_test(a_broken_move_to_the_host_is_undone),
 		cmocka_unit_test(a_window_in_ranges_goes_there),
 		cmocka_unit_test(windows_begin_there),
