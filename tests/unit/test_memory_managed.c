@@ -3,50 +3,10 @@
  * half-way, who else may read it. */
 #include <string.h>
 #include <sys/mman.h>
-#include "fake_driver.h"
+#include "memory_rig.h"
 #include "src/memory/peer.h"
 #include "src/memory/place.h"
 #include "src/memory/window.h"
-
-#define BYTES (8 * MIB)
-#define REST (BYTES - HS_GRANULE)
-
-static enum hs_place tail(CUdeviceptr ptr)
-{
-	return fake_place(ptr + HS_GRANULE);
-}
-
-static bool is_managed(CUdeviceptr ptr)
-{
-	return fake_managed(ptr + HS_GRANULE);
-}
-
-/* A window of the device, filled, that is to go. */
-static CUdeviceptr ready(unsigned seed)
-{
-	CUdeviceptr ptr = fake_window(8);
-
-	fake_fill(ptr, BYTES, seed);
-	hs_window_find(ptr)->use = HS_USE_KV;
-	fake.options.place = HS_OPTION_HOST;
-	hs_memory_mark();
-	return ptr;
-}
-
-static CUdeviceptr moved(unsigned seed)
-{
-	CUdeviceptr ptr = ready(seed);
-
-	hs_memory_settle(true);
-	return ptr;
-}
-
-/* Without its size being learnt, so that the next one begins on the device. */
-static void drop(CUdeviceptr ptr)
-{
-	hs_window_find(ptr)->use = HS_USE_OTHER;
-	fake_free(ptr);
-}
 
 static void is_at(CUdeviceptr ptr, enum hs_place place, unsigned seed)
 {
@@ -65,14 +25,6 @@ static void is_at(CUdeviceptr ptr, enum hs_place place, unsigned seed)
 	assert_int_equal(fake.handles, host ? 1 : 2);
 	assert_int_equal(fake.device_used, host ? HS_GRANULE : BYTES);
 	assert_int_equal(fake.host_used, host ? REST : 0);
-}
-
-static void none_is_left(void)
-{
-	assert_int_equal(fake.reservations + fake.handles + fake.mappings, 0);
-	assert_int_equal(fake.registered + fake.managed_count, 0);
-	assert_int_equal(fake.host_used + fake.device_used, 0);
-	assert_int_equal(fake.outside + fake.unmapped_while_busy, 0);
 }
 
 static void a_window_goes_there_and_back(void **state)
