@@ -35,6 +35,14 @@ bool hs_driver_open(void);
 /* True once the struct is filled and every row that is not OPTIONAL is there. */
 bool hs_driver_whole(void);
 
+/* 0 also where the driver does not know the attribute. */
+static inline int hs_driver_attribute(CUdevice_attribute which, CUdevice device)
+{
+	int value = 0;
+
+	return hs_driver.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
+}
+
 /* True while this thread is inside a call of our own: hooks then forward
  * untouched. Nested calls count. */
 extern __thread int hs_inside __attribute__((tls_model("initial-exec")));

@@ -18,13 +18,6 @@
 static atomic_uint refusals;
 static atomic_bool managed_refused, registered_refused;
 
-static int attribute(CUdevice_attribute which, CUdevice device)
-{
-	int value = 0;
-
-	return hs_driver.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
-}
-
 static CUresult give_access(struct hs_backing *backing, CUdeviceptr at, CUdevice to)
 {
 	const CUmemAccessDesc access = {
@@ -74,14 +67,14 @@ static CUresult device_create(struct hs_backing *backing)
 
 	/* As cuMemAlloc's memory is, where the device can. */
 	prop.allocFlags.gpuDirectRDMACapable =
-		attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+		hs_driver_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
 			backing->device) != 0;
 	return hs_driver.cuMemCreate(&backing->handle, backing->bytes, &prop, 0);
 }
 
 static int node_of(CUdevice device)
 {
-	return attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device);
+	return hs_driver_attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device);
 }
 
 /*
@@ -122,8 +115,7 @@ static void refuse(atomic_bool *kind, size_t bytes, CUresult why, const char *wh
 static CUresult managed_create(struct hs_backing *backing)
 {
 	return atomic_load(&managed_refused) || hs_options()->host_memory > HS_OPTION_MANAGED ||
-			       !attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
-				       backing->device)
+			       !hs_managed_able(backing->device)
 		       ? CUDA_ERROR_NOT_SUPPORTED
 		       : CUDA_SUCCESS;
 }

@@ -83,13 +83,12 @@ static void measure_pool(void)
 
 static void measure(struct book *book)
 {
-	int maps = 0;
+	const bool maps = hs_driver_attribute(
+		CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, book->device);
 
 	if (hs_driver.cuDeviceTotalMem_v2(&book->total, book->device) != CUDA_SUCCESS)
 		book->total = 0;
 	book->total = smaller(book->total, hs_options()->gpu_bytes);
-	hs_driver.cuDeviceGetAttribute(
-		&maps, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, book->device);
 	if (pool && maps)
 		book->fixed =
 			smaller(larger(book->total / 64, smaller(FIXED_LEAST, book->total / 8)),

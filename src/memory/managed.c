@@ -8,14 +8,9 @@
 #include "src/memory/prefault.h"
 #include "src/memory/steer.h"
 
-#define STOCK 16 /* what is smaller than 2 MiB counts as nothing */
-
-static int attribute(CUdevice_attribute which, CUdevice device)
-{
-	int value = 0;
-
-	return hs_driver.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
-}
+/* So many places behind earlier allocations are taken before the driver is given up: a
+ * guard, for they should be too small for what we ask for. */
+#define STOCK 16
 
 /* What will not be otherwise another time. */
 static bool for_good(CUresult result)
@@ -43,8 +38,8 @@ static bool granules(void)
 }
 
 /* HOST, not HOST_NUMA: from the latter a copy moves pages to the device (580.159.04). Who
- * maps is told before there are pages: they are mapped as they are made then, in a third
- * of the time. */
+ * maps is told before there are pages: they are mapped as they are made then, in half the
+ * time. */
 static CUresult settle(CUdeviceptr at, size_t bytes, CUdevice device)
 {
 	const CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST};
@@ -59,7 +54,7 @@ static CUresult settle(CUdeviceptr at, size_t bytes, CUdevice device)
 	madvise((void *)at, bytes, MADV_DONTFORK);
 	madvise((void *)at, bytes, MADV_DONTDUMP);
 	error = hs_prefault((void *)at, bytes, granules() ? HS_PREFAULT_GRANULE : HS_PREFAULT_EACH,
-		attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device));
+		hs_driver_attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device));
 	if (error)
 		hs_debug("managed memory: %zu MiB not made (errno %d)", bytes >> 20, -error);
 	/* EINVAL: a kernel before 5.14, which does not do so on demand. */
@@ -105,13 +100,17 @@ static CUresult allocate(CUdeviceptr *at, size_t bytes)
 	return result;
 }
 
+bool hs_managed_able(CUdevice device)
+{
+	return hs_driver_attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device) != 0;
+}
+
 CUresult hs_managed_create(CUdeviceptr *at, size_t bytes, CUdevice device)
 {
 	CUdeviceptr got = *at;
 	CUresult result;
 
-	if (!hs_driver.cuMemAllocManaged || !hs_driver.cuMemAdvise_v2 ||
-		!attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device))
+	if (!hs_driver.cuMemAllocManaged || !hs_driver.cuMemAdvise_v2 || !hs_managed_able(device))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	result = allocate(&got, bytes);
 	if (result != CUDA_SUCCESS)

@@ -6,11 +6,12 @@
  * Host memory that the GPU reads as fast in any order: the driver's managed memory,
  * told to stay on the host and to be mapped by devices for good.
  *
- * Why: the GPU reaches registered memory, and the driver's own pinned memory, by small
- * pages, managed memory by pages of 2 MiB. On an H200 (driver 580.159.04), 70,254 rows of
- * 656 bytes over 11 GiB: 20 GB/s in random order and 34 in order of their addresses from
- * the former, 45 in either from the latter. Memory is ready faster, too: a granule is made
- * and mapped where one of its bytes is touched.
+ * Why: on an H200 (driver 580.159.04), rows of 656 bytes over 11 GiB come at 34 GB/s from
+ * registered memory and from the driver's own pinned memory, in order of their addresses
+ * (at 20 in random order), and at 45 in any order from this. Over 1 GiB all are alike: so
+ * it is taken that the GPU maps the former in small pages and this in pages of 2 MiB, which
+ * no tool shows. Memory needs fewer touches, too: a granule is made and mapped where one
+ * of its bytes is.
  *
  * Never on the device: there, managed memory makes way for every allocation, without
  * a word.
@@ -18,7 +19,11 @@
  * bytes: a multiple of HS_GRANULE.
  */
 
+#include <stdbool.h>
 #include "hooks/driver.h"
+
+/* Whether the device is of those that have it. */
+bool hs_managed_able(CUdevice device);
 
 /*
  * Zeros, resident and mapped for `device`, on the NUMA node of its GPU. *at: where, or 0:

@@ -57,12 +57,8 @@ static CUresult small_alloc(CUdeviceptr *out, size_t bytes)
 
 static bool can_map(CUdevice device)
 {
-	int yes = 0;
-
-	return hs_driver.cuDeviceGetAttribute(&yes,
-		       CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-		       device) == CUDA_SUCCESS &&
-	       yes;
+	return hs_driver_attribute(
+		       CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) != 0;
 }
 
 /* Memory behind the record's addresses. On failure there is none. */

@@ -53,15 +53,15 @@ CUresult hs_move_in(struct hs_holding *holding)
 	return result;
 }
 
-/* What is mapped into reservations gets the second address in either direction,
- * so that other memory only ever has to appear at the window's own. A window
- * that saw nothing but its zero fill is not copied to memory that is zero. */
 /* Not the pool's end: it is the device that has no room, for tables. */
 static CUresult not_the_pool(CUresult result)
 {
 	return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_MAP_FAILED : result;
 }
 
+/* What is mapped into reservations gets the second address in either direction,
+ * so that other memory only ever has to appear at the window's own. A window
+ * that saw nothing but its zero fill is not copied to memory that is zero. */
 static CUresult from_device(
 	struct hs_holding *holding, struct hs_backing *fresh, CUdeviceptr staging)
 {
@@ -141,7 +141,7 @@ static CUresult refill(struct hs_holding *holding, struct hs_backing *fresh, CUd
 /*
  * Host memory that went with its addresses, after it was copied: `fresh` alone has its
  * bytes. The same again, or the device after all, or another kind of host memory, which
- * needs fewer addresses. True: it is on the device.
+ * needs fewer addresses. True: it is on the device, and `fresh` is what it was before.
  */
 static bool salvage(struct hs_holding *holding, struct hs_backing *fresh, CUdeviceptr staging)
 {
@@ -191,22 +191,19 @@ static CUresult move(struct hs_holding *holding, enum hs_place place, bool best)
 		goto destroy;
 	result = place == HS_PLACE_HOST ? from_device(holding, &fresh, staging)
 					: from_host(holding, &fresh, staging);
-	if (result != CUDA_SUCCESS && (old->at || old->kind->keeps)) {
-		restore(holding, &fresh, at);
-		goto release;
-	}
-	if (result != CUDA_SUCCESS) {
-		if (!salvage(holding, &fresh, staging))
-			goto release;
-		result = CUDA_SUCCESS;
-	} else {
+	if (result == CUDA_SUCCESS) {
 		hs_backing_destroy(old);
 		*old = fresh;
 		fresh.kind = NULL;
+	} else if (old->at || old->kind->keeps) {
+		restore(holding, &fresh, at);
+	} else if (salvage(holding, &fresh, staging)) {
+		result = CUDA_SUCCESS;
 	}
-	atomic_store(&holding->window.any_order, old->kind->any_order);
-	atomic_store(&holding->window.place, place);
-release:
+	if (result == CUDA_SUCCESS) {
+		atomic_store(&holding->window.any_order, old->kind->any_order);
+		atomic_store(&holding->window.place, place);
+	}
 	hs_arena_release(staging);
 destroy:
 	hs_backing_destroy(&fresh);
@@ -243,10 +240,7 @@ static void put_back(struct hs_holding *h)
 		if (!range->backing.at)
 			result = hs_backing_map(&range->backing, range->at);
 	}
-	if (result != CUDA_SUCCESS)
-		hs_error(
-			"window %u at 0x%llx: its memory could not be mapped again (CUDA error %d)",
-			h->window.id, (unsigned long long)h->window.start, result);
+	lost(h, result);
 }
 
 /* A window in ranges becomes one in one piece. */

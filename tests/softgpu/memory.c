@@ -244,9 +244,9 @@ SOFT_BOTH(cuMemFreeAsync, _ptsz, (CUdeviceptr ptr, CUstream stream),
 
 /*
  * Managed memory: zeros. It takes nothing before it is touched, so only what is told to
- * stay on the host is accounted for. Addresses as
- * driver 580 gets them: it rounds up to the step and asks for nearly one more at NULL, with
- * PROT_NONE, cuts that to multiples of it, and maps its file there.
+ * stay on the host is accounted for. Addresses as driver 580 gets them: it rounds up to the
+ * step and asks for nearly one more at NULL, with PROT_NONE, cuts that to multiples of it,
+ * and maps its file there.
  */
 static void *managed_room(size_t bytes)
 {

@@ -136,10 +136,13 @@ static void mapped_by_none_it_is_not_taken(void **state)
 }
 
 /* No memory is no reason to try another kind of it. */
-static void stays_and_says_so(CUdeviceptr ptr)
+static void without_pages_it_stays(void **state)
 {
-	CUdeviceptr next;
+	CUdeviceptr ptr = ready(1), next;
 
+	(void)state;
+	fake.managed_full = true;
+	hs_memory_settle(true);
 	assert_int_equal(tail(ptr), HS_PLACE_DEVICE);
 	assert_int_equal(fake_wrong(ptr, BYTES, 1), 0);
 	assert_int_equal(fake.host_used, 0);
@@ -157,16 +160,6 @@ static void stays_and_says_so(CUdeviceptr ptr)
 	fake_free(next);
 	fake_free(ptr);
 	none_is_left();
-}
-
-static void without_pages_it_stays(void **state)
-{
-	CUdeviceptr ptr = ready(1);
-
-	(void)state;
-	fake.managed_full = true;
-	hs_memory_settle(true);
-	stays_and_says_so(ptr);
 }
 
 /* The eighth call: none this time, which may pass. */
@@ -190,8 +183,7 @@ static void without_addresses_it_gets_the_drivers_memory(void **state)
 	none_is_left();
 }
 
-/* The engine's allocation that would have begun there: once refused, as the driver
- * refuses, and on the device from then on. */
+/* The engine's allocation that would have begun there. */
 static void without_pages_windows_begin_on_the_device(void **state)
 {
 	CUdeviceptr first = moved(1), next;

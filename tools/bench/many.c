@@ -416,6 +416,14 @@ static bool parse_prefixes(char *text)
 	return plan.prefixes > 0;
 }
 
+static bool parse_memory(const char *text)
+{
+	const bool managed = !strcmp(text, "managed");
+
+	plan.kind = managed ? HS_ROWS_MANAGED : HS_ROWS_REGISTERED;
+	return managed || !strcmp(text, "registered");
+}
+
 static bool parse(int argc, char **argv)
 {
 	uint64_t *const numbers[] = {&plan.rows, &plan.k, &plan.row, &plan.layers, &plan.window_mib,
@@ -434,9 +442,9 @@ static bool parse(int argc, char **argv)
 		if (option < NUMBERS)
 			*numbers[option] = strtoull(optarg, NULL, 10);
 		plan.json |= option == 11;
-		if (option == 12 && !strcmp(optarg, "registered"))
-			plan.kind = HS_ROWS_REGISTERED;
-		else if (option > 12 || (option == 12 && strcmp(optarg, "managed")))
+		if (option == 12 && !parse_memory(optarg))
+			return false;
+		if (option > 12)
 			return false;
 	}
 	for (unsigned i = 0; i < NUMBERS; i++) {

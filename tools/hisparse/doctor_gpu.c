@@ -126,7 +126,8 @@ enum {
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* As the library has it (src/memory/managed.h). NULL where it would not. */
+/* As the library has it (src/memory/managed.h), none of which is linked here. NULL where
+ * it would not. */
 static void *managed_pool(CUdevice device)
 {
 	const CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST},
