@@ -49,6 +49,9 @@
 #define HS_THREADS 256
 #define HS_WARPS (HS_THREADS / 32)
 
+/* List entries that a thread of hs_resolve takes at once in long lists: 16 bytes. */
+#define HS_EACH 4u
+
 enum hs_entry_state {
 	HS_ENTRY_OFF, /* not started, or the window is on the device: lists are copied */
 	HS_ENTRY_ON,
@@ -82,7 +85,8 @@ enum hs_count {
 #define HS_AGES 2048 /* rows of this age less two, or more, are equally old */
 
 /* An entry of the ring: a slot and its word in the map, for a miss to take the row
- * from it. A spare row has no slot: what is above it is negative. */
+ * from it. A spare row has no slot: what is above it is negative. Once it was taken
+ * it holds the slot that has the row now, and the row. */
 #define HS_RING(slot, word) ((uint64_t)(uint32_t)(slot) << 32 | (uint32_t)(word))
 #define HS_RING_HOLE UINT64_MAX
 
@@ -237,9 +241,11 @@ struct hs_prepare_args {
 /*
  * hs_resolve: looks up outer x inner x k slots, fetches what misses, writes the
  * list that attention reads. Element (i, j, n) of both lists is at
- * i * outer_stride + j * inner_stride + n. A warp looks up `span` (1 to 32)
- * entries at once: tiles = ceil(k / span) of them make up a list row. `blocks` of
- * HS_THREADS do that, and the blocks of the passes follow them.
+ * i * outer_stride + j * inner_stride + n. A warp looks up `span` entries at once,
+ * one a thread (1 to 32), or HS_EACH if wide (to 32 * HS_EACH): then both lists can
+ * be read and written by so many, and k and span are multiples of that. tiles =
+ * ceil(k / span) of them make up a list row. `blocks` of HS_THREADS do that, and
+ * one block more and those of the passes follow them.
  * lengths: NULL or [outer], see struct hs_list.
  */
 struct hs_resolve_args {
@@ -250,7 +256,7 @@ struct hs_resolve_args {
 	const int32_t *lengths;
 	int64_t outer_stride, inner_stride;
 	uint32_t outer, inner, k;
-	uint32_t span, tiles, blocks;
+	uint32_t span, tiles, blocks, wide;
 	uint64_t inverse; /* 2^32 / tiles, rounded up; 0: not exact for all tiles */
 	struct hs_keep keep;
 };

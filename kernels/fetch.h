@@ -15,14 +15,11 @@
 #ifndef LOADS
 #define LOADS 4 /* 16-byte loads that a thread has in flight */
 #endif
-#ifndef RESOLVE_TILES
-#define RESOLVE_TILES 1 /* that a warp looks up at once; more of them spill registers */
-#endif
 
 /* What a warp has to fetch. */
 struct resolve_misses {
-	int32_t slot[32 * RESOLVE_TILES];
-	uint32_t row[32 * RESOLVE_TILES];
+	int32_t slot[32];
+	uint32_t row[32]; /* HS_ROWS_MAX: this one is not */
 };
 
 /* From where to where, in registers. */
@@ -45,6 +42,9 @@ HS_DEVICE void resolve_load(const struct fetch *to, const struct resolve_misses 
 	uint32_t start, hs_u128 *v)
 {
 	const uint32_t units = to->row / 16, total = count * units;
+	/* What a thread does not load is set all the same: else ptxas keeps registers
+	 * for it all through the kernel. */
+	const hs_u128 nothing = {0, 0, 0, 0};
 	const unsigned char *from[LOADS];
 
 	/* All addresses first: nothing lies between the loads. */
@@ -61,6 +61,7 @@ HS_DEVICE void resolve_load(const struct fetch *to, const struct resolve_misses 
 	}
 	HS_UNROLL
 	for (uint32_t i = 0; i < LOADS; i++) {
+		v[i] = nothing;
 		if (from[i])
 			v[i] = hs_load16_stream(from[i]);
 	}

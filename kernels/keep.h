@@ -118,9 +118,10 @@ HS_DEVICE void keep_ready(struct hs_entry *entry, uint32_t from, uint64_t free, 
 		to = entry->rows;
 	}
 	for (uint32_t at = from + first; (int32_t)(to - at) > 0; at += step) {
+		/* An entry that gave no row names another slot: no harm. */
 		const uint64_t e = all ? at : hs_load_relaxed(&entry->ring[at & entry->mask]);
 		const uint32_t h = map_row((int32_t)e);
-		const int32_t slot = h < entry->rows ? hs_load_relaxed(&entry->owner[h]) : HS_NONE;
+		const int32_t slot = all ? hs_load_relaxed(&entry->owner[h]) : (int32_t)(e >> 32);
 		const int32_t pending = HS_PENDING(lane, h), doomed = HS_DOOMED(lane, h);
 
 		if (slot < 0)

@@ -62,6 +62,12 @@ HS_DEVICE void hs_store16(void *p, hs_u128 v)
 	*(hs_u128 *)p = v;
 }
 
+/* The line of p is on its way to the L2. */
+HS_DEVICE void hs_warm(const void *p)
+{
+	asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
 /* A function that is called seldom: its registers are not the caller's. */
 #define HS_SELDOM static __device__ __noinline__
 
@@ -87,6 +93,18 @@ HS_DEVICE uint32_t hs_opaque(uint32_t v)
 	return v;
 }
 
+/* The sum of the warp's values. */
+HS_DEVICE uint32_t hs_warp_sum(uint32_t v)
+{
+#if __CUDA_ARCH__ >= 800
+	return __reduce_add_sync(0xffffffffu, v);
+#else
+	for (uint32_t i = 16; i; i /= 2)
+		v += __shfl_xor_sync(0xffffffffu, v, i);
+	return v;
+#endif
+}
+
 /* ns since some start. */
 HS_DEVICE uint64_t hs_clock(void)
 {
@@ -106,28 +124,37 @@ HS_DEVICE void hs_fence_system(void)
 	__threadfence_system();
 }
 
-/* Overloads for one integer type: T as kernels spell it, A as CUDA's atomics
- * do (they have none for unsigned long), PTX type and register class. */
+/* Loads and stores of global memory, atomics of any. Overloads for one integer type: T as kernels
+ * spell it, A as CUDA's atomics do (they have none for unsigned long), PTX type and register class.
+ */
 #define HS_ACCESSORS(T, A, ptx, reg)                                                               \
 	HS_DEVICE T hs_load_relaxed(const T *p)                                                    \
 	{                                                                                          \
 		T v;                                                                               \
-		asm volatile("ld.relaxed.gpu." ptx " %0, [%1];" : "=" reg(v) : "l"(p) : "memory"); \
+		asm volatile("ld.relaxed.gpu.global." ptx " %0, [%1];"                             \
+			     : "=" reg(v)                                                          \
+			     : "l"(p)                                                              \
+			     : "memory");                                                          \
 		return v;                                                                          \
 	}                                                                                          \
 	HS_DEVICE T hs_load_acquire(const T *p)                                                    \
 	{                                                                                          \
 		T v;                                                                               \
-		asm volatile("ld.acquire.gpu." ptx " %0, [%1];" : "=" reg(v) : "l"(p) : "memory"); \
+		asm volatile("ld.acquire.gpu.global." ptx " %0, [%1];"                             \
+			     : "=" reg(v)                                                          \
+			     : "l"(p)                                                              \
+			     : "memory");                                                          \
 		return v;                                                                          \
 	}                                                                                          \
 	HS_DEVICE void hs_store_relaxed(T *p, T v)                                                 \
 	{                                                                                          \
-		asm volatile("st.relaxed.gpu." ptx " [%0], %1;" ::"l"(p), reg(v) : "memory");      \
+		asm volatile("st.relaxed.gpu.global." ptx " [%0], %1;" ::"l"(p), reg(v)            \
+			     : "memory");                                                          \
 	}                                                                                          \
 	HS_DEVICE void hs_store_release(T *p, T v)                                                 \
 	{                                                                                          \
-		asm volatile("st.release.gpu." ptx " [%0], %1;" ::"l"(p), reg(v) : "memory");      \
+		asm volatile("st.release.gpu.global." ptx " [%0], %1;" ::"l"(p), reg(v)            \
+			     : "memory");                                                          \
 	}                                                                                          \
 	HS_DEVICE T hs_atomic_add(T *p, T v)                                                       \
 	{                                                                                          \
@@ -207,7 +234,15 @@ HS_DEVICE uint64_t hs_clock(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+HS_DEVICE uint32_t hs_warp_sum(uint32_t v)
+{
+	for (uint32_t i = 16; i; i /= 2)
+		v += __shfl_xor_sync(0xffffffffu, v, i);
+	return v;
+}
+
 #define hs_opaque(v) (v)
+#define hs_warm(p) ((void)(p))
 #define hs_fence() __threadfence()
 #define hs_fence_system() __threadfence_system()
 #define hs_load_relaxed(p) (soft_point(), __atomic_load_n(p, __ATOMIC_RELAXED))

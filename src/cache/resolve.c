@@ -16,6 +16,9 @@
 #ifndef SPAN_LEAST
 #define SPAN_LEAST 4u
 #endif
+#ifndef SHAPE_BLOCKS
+#define SHAPE_BLOCKS 2u /* of a processor, at most: those of the passes run beside them */
+#endif
 #define PASS_ROWS (4 * HS_THREADS) /* of a layer, that a block of a pass looks at */
 #define PASS_BLOCKS 64u
 #define PASS_UNKNOWN 65536u /* rows of a layer that is not on when it is captured */
@@ -41,23 +44,36 @@ static int list_span(const struct hs_list *list, uint64_t *span)
 	return 0;
 }
 
-/* How many entries a warp takes at once: few for short lists, so that every
- * processor has warps with misses in flight. Returns the blocks. */
+/* Whether HS_EACH entries are always one aligned load. */
+static bool aligned(const struct hs_resolve_args *args)
+{
+	return (((uintptr_t)args->indices | (uintptr_t)args->out) % (HS_EACH * sizeof(int32_t)) |
+		       args->k % HS_EACH | (uint64_t)args->outer_stride % HS_EACH |
+		       (uint64_t)args->inner_stride % HS_EACH) == 0;
+}
+
+/* How many entries a warp takes at once: few of short lists, so that every
+ * processor has warps with misses in flight, and of lists that are more than a
+ * round for all warps, many. Returns the blocks. */
 static unsigned shape(struct hs_resolve_args *args, unsigned processors)
 {
 	const uint64_t lists = (uint64_t)args->outer * args->inner;
+	const uint64_t warps = (uint64_t)SHAPE_BLOCKS * processors * HS_WARPS;
 	uint64_t blocks;
 
 	for (args->span = 32; args->span > SPAN_LEAST; args->span /= 2) {
 		if (lists * ((args->k + args->span - 1) / args->span) >= 2 * processors)
 			break;
 	}
+	args->wide = aligned(args) && lists * ((args->k + 31) / 32) > warps;
+	if (args->wide)
+		args->span = 32 * HS_EACH;
 	args->tiles = (args->k + args->span - 1) / args->span;
 	/* A warp may load some tiles beyond the last. */
 	if ((lists * args->tiles + 65536) * args->tiles < UINT32_MAX)
 		args->inverse = UINT32_MAX / args->tiles + UINT64_C(1);
 	blocks = (lists * args->tiles + HS_WARPS - 1) / HS_WARPS;
-	return blocks < 2 * processors ? (unsigned)blocks : 2 * processors;
+	return (unsigned)(blocks < warps / HS_WARPS ? blocks : warps / HS_WARPS);
 }
 
 static uint32_t pass_blocks(const struct hs_layer *layer)
@@ -129,7 +145,7 @@ static int enqueue(struct hs_device *device, struct hs_layer *layer, struct hs_l
 	}
 	args->keep = passes(lane->count, lane->evict);
 	error = hs_device_launch(device, HS_DEVICE_RESOLVE,
-		args->blocks + args->keep.count_blocks + args->keep.evict_blocks, 0, args,
+		args->blocks + 1 + args->keep.count_blocks + args->keep.evict_blocks, 0, args,
 		sizeof(*args), site);
 	if (!error) {
 		took(lane);
