@@ -55,20 +55,23 @@ HS_DEVICE bool keep_seen(const struct hs_table *table, uint32_t layer, uint32_t 
 	return __syncthreads_or(seen) && !HS_PLANTED(HS_PLANT_FLIGHT);
 }
 
-/* Entries of the ring that were not taken. */
-HS_DEVICE uint32_t keep_left(uint64_t free)
+/* Entries of the ring that were not taken, up to `end`. */
+HS_DEVICE uint32_t keep_before(uint64_t free, uint32_t end)
 {
-	int32_t left = (int32_t)((uint32_t)free - (uint32_t)(free >> 32));
+	int32_t left = (int32_t)(end - (uint32_t)(free >> 32));
 
 	return left > 0 ? (uint32_t)left : 0;
+}
+
+HS_DEVICE uint32_t keep_left(uint64_t free)
+{
+	return keep_before(free, (uint32_t)free);
 }
 
 /* About so many of them are of spare rows: all of these come first. */
 HS_DEVICE uint32_t keep_spares(const struct hs_entry *entry, uint64_t free)
 {
-	int32_t spares = (int32_t)(hs_load_relaxed(&entry->spare_to) - (uint32_t)(free >> 32));
-
-	return spares > 0 ? (uint32_t)spares : 0;
+	return keep_before(free, hs_load_relaxed(&entry->spare_to));
 }
 
 /* Equal at HS_AGES - 2. Random: as good as any other hash. */
@@ -133,6 +136,27 @@ HS_DEVICE void keep_ready(struct hs_entry *entry, uint32_t from, uint64_t free, 
 	}
 }
 
+/* What a count needs to know, asked for at once. */
+struct keep_words {
+	uint64_t claims;  /* misses and reads in place so far */
+	uint64_t claimed; /* and until the last count */
+	uint32_t recent, spare_to, stale, appended;
+};
+
+HS_DEVICE struct keep_words keep_words(const struct hs_entry *entry)
+{
+	const uint64_t misses = hs_load_relaxed(&entry->totals[HS_COUNT_MISSES]);
+	const uint64_t inplace = hs_load_relaxed(&entry->totals[HS_COUNT_INPLACE]);
+	const uint64_t claimed = hs_load_relaxed(&entry->claimed);
+	const uint32_t recent = hs_load_relaxed(&entry->recent);
+	const uint32_t spare_to = hs_load_relaxed(&entry->spare_to);
+	const uint32_t stale = hs_load_relaxed(&entry->stale);
+	const uint32_t appended = hs_load_relaxed(&entry->appended);
+	const struct keep_words w = {misses + inplace, claimed, recent, spare_to, stale, appended};
+
+	return w;
+}
+
 HS_DEVICE uint32_t keep_decayed(uint32_t recent)
 {
 	return recent / 2;
@@ -140,16 +164,15 @@ HS_DEVICE uint32_t keep_decayed(uint32_t recent)
 
 /* How many rows must be listed. Blocks may differ while other lanes are at the
  * layer; the last one's word counts. */
-HS_DEVICE uint32_t keep_need(
-	const struct hs_entry *entry, uint64_t free, uint32_t least, uint32_t *recent)
+HS_DEVICE uint32_t keep_need(const struct hs_entry *entry, const struct keep_words *w,
+	uint64_t free, uint32_t least, uint32_t *recent)
 {
-	const uint64_t claimed = hs_load_relaxed(&entry->totals[HS_COUNT_MISSES]) +
-				 hs_load_relaxed(&entry->totals[HS_COUNT_INPLACE]);
-	const uint64_t misses = claimed - hs_load_relaxed(&entry->claimed);
-	const uint32_t decayed = keep_decayed(hs_load_relaxed(&entry->recent));
+	const uint64_t misses = w->claims - w->claimed;
+	const uint32_t decayed = keep_decayed(w->recent);
 	const uint32_t left = keep_left(free), most = entry->rows / 2;
-	const uint32_t spares = keep_spares(entry, free), room = entry->mask + 1 - left;
-	const int32_t live = (int32_t)(left - hs_load_relaxed(&entry->stale));
+	const uint32_t spares = keep_before(free, w->spare_to);
+	const uint32_t room = entry->mask + 1 - left;
+	const int32_t live = (int32_t)(left - w->stale);
 	uint32_t target, enough;
 
 	*recent = misses > decayed ? (uint32_t)(misses < entry->rows ? misses : entry->rows)
@@ -169,7 +192,7 @@ HS_DEVICE uint32_t keep_need(
 	}
 	/* Few are left, or many entries name nothing. */
 	if ((live >= (int32_t)enough && live >= (int32_t)(left / 2)) || spares >= target ||
-		(spares && hs_load_relaxed(&entry->appended) >= KEEP_APPENDED))
+		(spares && w->appended >= KEEP_APPENDED))
 		return 0;
 	target -= spares;
 	return target < room ? target : room;
@@ -261,15 +284,13 @@ HS_DEVICE void keep_places(struct hs_entry *entry, struct hs_lane *own, struct k
 }
 
 /* All threads of the block that counted last; some: there are rows in the bins. */
-HS_DEVICE void keep_counted(const struct hs_keep_args *a, uint64_t free, uint32_t now, bool some,
-	bool tell, struct keep_shared *s)
+HS_DEVICE void keep_counted(const struct hs_keep_args *a, const struct keep_words *w, uint64_t free,
+	uint32_t now, bool some, bool tell, struct keep_shared *s)
 {
 	const uint32_t layer = a->keep.count - 1;
 	struct hs_entry *entry = &a->table->entries[layer];
 	struct hs_lane *own = &a->table->lanes[a->lane];
 	const uint32_t bit = 1u << layer % 32;
-	const uint64_t claimed = hs_load_relaxed(&entry->totals[HS_COUNT_MISSES]) +
-				 hs_load_relaxed(&entry->totals[HS_COUNT_INPLACE]);
 	uint64_t total = 0;
 
 	if (threadIdx.x < HS_COUNTS)
@@ -296,21 +317,23 @@ HS_DEVICE void keep_counted(const struct hs_keep_args *a, uint64_t free, uint32_
 			entry->kept = s->kept;
 		}
 		own->lists[layer] = s->held;
-		tell |= RESOLVE_COUNTS && (now % 32 == 0 || claimed != entry->claimed);
+		tell |= RESOLVE_COUNTS && (now % 32 == 0 || w->claims != w->claimed);
 		/* As the last launch was, so will the next be. `recent` stays high
 		 * for long: a walk for nothing costs more than hits do. */
-		if (claimed - entry->claimed >= entry->sort_from / 8)
+		if (w->claims - w->claimed >= entry->sort_from / 8)
 			hs_atomic_or(&own->many[layer / 32], bit);
 		else
 			hs_atomic_and(&own->many[layer / 32], ~bit);
 		entry->recent = s->recent;
-		entry->claimed = claimed;
+		entry->claimed = w->claims;
 		own->from[layer] = (uint32_t)free - keep_left(free);
 		own->counted = 0;
 		own->missed[layer] = 0;
 	}
-	hs_fence();
-	__syncthreads();
+	if (s->held || a->release) {
+		hs_fence();
+		__syncthreads();
+	}
 	if (!threadIdx.x) {
 		if (s->held)
 			hs_store_release(&entry->keeper, 0u);
@@ -326,8 +349,8 @@ HS_DEVICE void keep_counted(const struct hs_keep_args *a, uint64_t free, uint32_
 
 /* After a launch that only hit: one warp, and it waits for nothing more, since such
  * a launch is over before a pass that does. */
-HS_DEVICE void keep_idle(const struct hs_keep_args *a, uint64_t free, uint32_t now,
-	uint32_t recent, uint32_t many, bool tell)
+HS_DEVICE void keep_idle(const struct hs_keep_args *a, uint64_t free, uint32_t now, uint32_t recent,
+	uint32_t many, bool tell)
 {
 	const uint32_t layer = a->keep.count - 1, bit = 1u << layer % 32;
 	struct hs_entry *entry = &a->table->entries[layer];
@@ -361,18 +384,18 @@ HS_SELDOM void keep_count(
 	const uint32_t now = hs_load_relaxed(&entry->clock);
 	const uint32_t from = hs_load_relaxed(&own->from[layer]);
 	const uint32_t missed = hs_load_relaxed(&own->missed[layer]);
-	const uint32_t recent = hs_load_relaxed(&entry->recent);
 	const uint32_t many = hs_load_relaxed(&own->many[layer / 32]);
+	const struct keep_words words = keep_words(entry);
 	bool counts;
 
 	/* The lane's own word, so all threads agree. */
 	if (!missed && !a->least && entry->order != HS_ORDER_ALL) {
 		if (!index && threadIdx.x < 32)
-			keep_idle(a, free, now, recent, many, tell);
+			keep_idle(a, free, now, words.recent, many, tell);
 		return;
 	}
 	if (!threadIdx.x) {
-		s->need = keep_need(entry, free, a->least, &s->recent);
+		s->need = keep_need(entry, &words, free, a->least, &s->recent);
 		s->all = keep_far(entry, from, free);
 	}
 	__syncthreads();
@@ -399,7 +422,7 @@ HS_SELDOM void keep_count(
 	/* Other lanes listed meanwhile, and not all blocks knew. */
 	if (s->all)
 		keep_ready(entry, from, free, true, a->lane, threadIdx.x, HS_THREADS);
-	keep_counted(a, free, now, HS_COUNTED_BINS(s->last), tell, s);
+	keep_counted(a, &words, free, now, HS_COUNTED_BINS(s->last), tell, s);
 }
 
 #endif
