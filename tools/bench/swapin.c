@@ -54,6 +54,7 @@ static int open_device(struct hs_swapin *cell)
 	HS_TRY(hs_driver.cuModuleGetFunction(&cell->gather, cell->module, "hs_swapin_gather"));
 	HS_TRY(hs_driver.cuModuleGetFunction(&cell->check, cell->module, "hs_swapin_check"));
 	HS_TRY(hs_driver.cuModuleGetFunction(&cell->empty, cell->module, "hs_swapin_empty"));
+	HS_TRY(hs_driver.cuModuleGetFunction(&cell->sweep, cell->module, "hs_swapin_sweep"));
 	HS_TRY(hs_driver.cuMemAlloc_v2(&cell->lists, lists));
 	HS_TRY(hs_driver.cuMemAlloc_v2(&cell->kept, plan->trace->layers * list));
 	if (plan->ordered) {
@@ -64,6 +65,8 @@ static int open_device(struct hs_swapin *cell)
 	HS_TRY(hs_driver.cuMemHostAlloc((void **)&cell->host, lists, CU_MEMHOSTALLOC_PORTABLE));
 	HS_TRY(hs_driver.cuMemAlloc_v2(&cell->staging, list / sizeof(int32_t) * plan->row));
 	HS_TRY(hs_driver.cuMemAlloc_v2(&cell->flush, plan->flush));
+	HS_TRY(hs_driver.cuMemsetD32Async(
+		cell->flush, 0, plan->flush / sizeof(uint32_t), cell->stream));
 	HS_TRY(hs_driver.cuMemAlloc_v2(&cell->result, HS_SWAPIN_RESULTS * sizeof(uint32_t)));
 	for (uint32_t side = 0; side < HS_SWAPIN_SIDES; side++)
 		HS_TRY(hs_driver.cuEventCreate(&cell->ends[side], CU_EVENT_DEFAULT));

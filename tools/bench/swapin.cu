@@ -7,6 +7,22 @@ HS_KERNEL(hs_swapin_empty, struct hs_swapin_empty_args)
 	(void)a;
 }
 
+HS_KERNEL(hs_swapin_sweep, struct hs_swapin_sweep_args)
+{
+	const uint64_t step = (uint64_t)gridDim.x * blockDim.x * 16;
+	uint32_t sum = 0;
+
+	for (uint64_t at = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) * 16; at < a.bytes;
+		at += step) {
+		const hs_u128 v = hs_load16_stream((const char *)a.from + at);
+
+		sum |= v.x | v.y | v.z | v.w;
+	}
+	/* The flushed bytes are zero: only so that they are read. */
+	if (sum)
+		*a.result = sum;
+}
+
 HS_KERNEL(hs_swapin_small, struct hs_swapin_small_args)
 {
 	for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < a.count;

@@ -42,7 +42,7 @@ struct hs_swapin_plan {
 	struct hs_rows rows;
 	const void *beside; /* where other sides find the rows' bytes: a second pool, or NULL */
 	uint64_t own;	    /* bytes for the cache's state */
-	uint64_t flush;	    /* bytes written between calls, at least the L2 */
+	uint64_t flush;	    /* bytes written or read between calls, at least the L2 */
 	uint64_t seed;
 	uint32_t hot; /* rows a request and layer */
 	uint32_t row; /* bytes, a multiple of 16 */
@@ -50,6 +50,7 @@ struct hs_swapin_plan {
 	uint32_t padding;  /* the last requests' lists are -1, as graph padding is */
 	uint32_t resident; /* layers are never started: what the early exit costs */
 	uint32_t eager;	   /* no graphs, for tools that look into kernels: gaps are timed */
+	uint32_t reads;	   /* the flush reads: the L2's lines have nothing to write back */
 	uint32_t ordered;  /* the loads put the misses in order for HS_SWAPIN_ORDERED */
 };
 

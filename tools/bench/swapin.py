@@ -72,6 +72,8 @@ def arguments():
     add('--memory', choices=['managed', 'registered'], default='managed',
         help="what ours and the gathers read; SGLang's kernel reads registered memory, as ever")
     add('--flush-mib', type=int, default=128, help='written before each call')
+    add('--flush-reads', action='store_true',
+        help='read instead, as weights are: the L2 has nothing to write back then')
     add('--host-calls', type=int, default=256, help='eager resolves whose host time is taken')
     add('--policy', type=int, default=0, help='number of the eviction policy: 0 is LRU')
     add('--seed', type=int, default=1)

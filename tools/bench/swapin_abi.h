@@ -45,6 +45,13 @@ enum hs_swapin_result {
 	HS_SWAPIN_RESULTS,
 };
 
+/* Reads bytes (a multiple of 16), through the L2. */
+struct hs_swapin_sweep_args {
+	const void *from;
+	uint64_t bytes;
+	uint32_t *result; /* not written */
+};
+
 /* An empty launch: what the timing itself costs. */
 struct hs_swapin_empty_args {
 	uint32_t unused;

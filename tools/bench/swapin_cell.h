@@ -27,7 +27,7 @@ struct hs_swapin {
 	struct hs_swapin_layer *layers;
 	CUstream stream;
 	CUmodule module;
-	CUfunction gather, check, empty;
+	CUfunction gather, check, empty, sweep;
 	CUdeviceptr lists, ordered, kept, staging, flush, result;
 	CUgraphExec graphs[HS_SWAPIN_SIDES];
 	CUevent ends[HS_SWAPIN_SIDES];

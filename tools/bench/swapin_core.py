@@ -35,7 +35,7 @@ class Plan(ctypes.Structure):
                 ('rows', Rows), ('beside', c_void_p), ('own', c_uint64), ('flush', c_uint64),
                 ('seed', c_uint64), ('hot', c_uint32), ('row', c_uint32), ('policy', c_uint32),
                 ('padding', c_uint32), ('resident', c_uint32), ('eager', c_uint32),
-                ('ordered', c_uint32)]
+                ('reads', c_uint32), ('ordered', c_uint32)]
 
 
 class View(ctypes.Structure):
@@ -134,7 +134,7 @@ class Cell:
     of its own and starts as a fresh process would."""
 
     def __init__(self, core, lists, row, flush, policy, seed, padding, resident, eager,
-                 rows, library=None, ordered=False):
+                 rows, library=None, ordered=False, reads=False):
         import _ctypes
         self.unload = _ctypes.dlclose
         self.lists, self.row, self.cell = lists, row, c_void_p()
@@ -153,7 +153,7 @@ class Cell:
         self.plan = Plan(ctypes.pointer(trace), ctypes.addressof(lists.misses),
                          ctypes.addressof(lists.missed),
                          rows, core.beside.start, own, flush, seed, lists.hot, row, policy,
-                         padding, resident, eager, ordered)
+                         padding, resident, eager, reads, ordered)
         try:
             need('device', self.library.hs_swapin_device())
             need('cell', self.library.hs_swapin_open(byref(self.cell), byref(self.plan)))

@@ -22,11 +22,23 @@ static int record_event(struct hs_swapin *cell, CUevent event)
 	return 0;
 }
 
+static int flush(struct hs_swapin *cell)
+{
+	struct hs_swapin_sweep_args sweep = {(const void *)(uintptr_t)cell->flush, cell->plan.flush,
+		(uint32_t *)(uintptr_t)cell->result};
+
+	if (cell->plan.reads)
+		return hs_swapin_launch(
+			cell, cell->sweep, HS_SWAPIN_BLOCKS, HS_SWAPIN_THREADS, &sweep);
+	HS_TRY(hs_driver.cuMemsetD32Async(
+		cell->flush, 0, cell->plan.flush / sizeof(uint32_t), cell->stream));
+	return 0;
+}
+
 int hs_swapin_mark(struct hs_swapin *cell, uint32_t side, uint32_t layer, uint32_t edge)
 {
-	if (edge == 0)
-		HS_TRY(hs_driver.cuMemsetD32Async(
-			cell->flush, 0, cell->plan.flush / sizeof(uint32_t), cell->stream));
+	if (edge == 0 && flush(cell))
+		return -EIO;
 	return record_event(cell, cell->layers[layer].marks[side][edge]);
 }
 

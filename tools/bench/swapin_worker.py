@@ -209,7 +209,7 @@ class Worker:
             cell = core_part.Cell(self.core, lists, spec['row'], options.flush_mib << 20,
                                   options.policy, options.seed, spec['padding'],
                                   spec['resident'], options.eager, rows, library,
-                                  options.sorted_gather and beside)
+                                  options.sorted_gather and beside, options.flush_reads)
         try:
             sides = (OURS, GATHER, EMPTY) if beside else (OURS, EMPTY)
             sides += (ORDERED,) if options.sorted_gather and beside else ()
