@@ -31,10 +31,11 @@ CUdeviceptr hs_layer_end(const struct hs_layer *layer)
 	const struct hs_window *window = atomic_load(&layer->window);
 	const uint64_t told = atomic_load(&layer->told);
 	struct near near = {layer, window, UINT64_MAX, UINT64_MAX};
-	CUdeviceptr end;
+	CUdeviceptr end, tail;
 
 	if (!window)
 		return 0;
+	tail = atomic_load(&window->tail);
 	hs_layer_each(look, &near);
 	end = window->start + window->requested;
 	if (near.next < end)
@@ -43,7 +44,41 @@ CUdeviceptr hs_layer_end(const struct hs_layer *layer)
 		end = layer->base + near.stride;
 	if (told && told < (end - layer->base) / layer->row)
 		end = layer->base + told * layer->row;
-	return end;
+	/* Launches since then rely on it. */
+	return tail && tail < end ? tail : end;
+}
+
+struct last {
+	const struct hs_window *window;
+	CUdeviceptr end;
+	bool told;
+};
+
+static void latest(struct hs_layer *layer, void *data)
+{
+	struct last *last = data;
+	CUdeviceptr end;
+
+	if (atomic_load(&layer->window) != last->window)
+		return;
+	end = hs_layer_end(layer);
+	last->end = end > last->end ? end : last->end;
+	last->told &= atomic_load(&layer->told) != 0;
+}
+
+void hs_layer_tail(struct hs_layer *layer, void *data)
+{
+	struct hs_window *window = atomic_load(&layer->window);
+	struct last last = {window, 0, true};
+	CUdeviceptr end;
+
+	(void)data;
+	if (!window || atomic_load(&window->tail))
+		return;
+	hs_layer_each(latest, &last);
+	end = window->start + window->requested;
+	if (last.told && last.end < end && end - last.end < HS_GRANULE)
+		atomic_store(&window->tail, last.end);
 }
 
 struct found {

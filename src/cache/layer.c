@@ -368,6 +368,7 @@ void hs_cache_settle(void)
 
 	hs_cache_ready();
 	pthread_mutex_lock(&lock);
+	hs_layer_each(hs_layer_tail, NULL);
 	busy = swaps() || hs_journal_asked();
 	may = !busy || hs_nodes_wake();
 	for (CUdevice id = 0; id < HS_DEVICES; id++) {

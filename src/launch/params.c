@@ -70,13 +70,16 @@ struct hs_window *hs_params_touch(
 			return NULL;
 		for (; at + 8 <= kernel->sizes[i]; at += 8) {
 			struct hs_window *window;
-			CUdeviceptr word;
+			CUdeviceptr word, tail;
 
 			memcpy(&word, param + at, sizeof(word));
 			if (word - low >= span)
 				continue;
 			window = hs_window_find(word);
 			if (!window)
+				continue;
+			tail = atomic_load_explicit(&window->tail, memory_order_relaxed);
+			if (tail && word >= tail)
 				continue;
 			*cursor = (uint64_t)i << 32 | (at + 8);
 			return window;

@@ -54,6 +54,9 @@ struct hs_window {
 	_Atomic bool filled;	/* and has seen that */
 	_Atomic uint32_t row;	/* bytes of a KV row, 0 while unknown */
 	_Atomic bool any_order; /* its host memory is read as fast in any order (managed.h) */
+	/* From here on no KV, for good: what an allocator has left over of a granule it
+	 * gives to whoever asks. 0 while not known. Set by the cache, at safe moments. */
+	_Atomic CUdeviceptr tail;
 };
 
 /* Allocation, as cuMemAlloc_v2, cuMemFree_v2. */

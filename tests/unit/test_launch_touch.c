@@ -205,6 +205,30 @@ static void unknown_kernels_are_taken_for_writers(void **state)
 	assert_string_equal(fake.log, "");
 }
 
+/* What an allocator gives away of a segment's last granule is nobody's KV. */
+static void unknown_kernels_behind_the_rows(void **state)
+{
+	static const struct fake_kernel kernel = {"stranger", {8, 8}, false};
+	uint64_t words[] = {FAKE_WINDOW(2) + 6560, FAKE_WINDOW(2) + (1 << 30) - 1};
+	void *params[] = {&words[0], &words[1]};
+
+	(void)state;
+	counts();
+	fake.windows[2].use = HS_USE_KV;
+	fake.windows[2].place = HS_PLACE_HOST;
+	fake.windows[2].tail = words[0];
+	assert_int_equal(fake_launch(&kernel, 1, params), CUDA_SUCCESS);
+	hs_launch_node((CUfunction)&kernel, params);
+	hs_launch_report();
+	assert_string_equal(fake.events, "launch;");
+	assert_string_equal(fake.log, "");
+	assert_int_equal(counts().unknown, 0);
+	words[1] = words[0] - 1;
+	assert_int_equal(fake_launch(&kernel, 1, params), CUDA_SUCCESS);
+	assert_string_equal(fake.events, "launch;launch;wrote 2+0 0;");
+	fake.windows[2].tail = 0;
+}
+
 /* They read a window as often as they like, and cost rows where they write. */
 static void gathers(void **state)
 {
@@ -413,6 +437,7 @@ int main(void)
 		cmocka_unit_test_setup(tables, setup),
 		cmocka_unit_test_setup(fills, setup),
 		cmocka_unit_test_setup(unknown_kernels_are_taken_for_writers, setup),
+		cmocka_unit_test_setup(unknown_kernels_behind_the_rows, setup),
 		cmocka_unit_test_setup(unknown_kernels_beside_no_hot_rows, setup),
 		cmocka_unit_test_setup(gathers, setup),
 		cmocka_unit_test_setup(unknown_kernels_without_windows, setup),
