@@ -13,10 +13,9 @@
 #include "src/cache/policy.h"
 #include "src/cache/remap.h"
 #include "src/cache/resolve.h"
+#include "src/cache/share.h"
 
-#define BUCKETS 2048	 /* a power of two, above HS_LAYERS */
-#define ROWS_LEAST 2048u /* one request's top-k */
-#define AUTO_ROWS_MOST 262144u
+#define BUCKETS 2048 /* a power of two, above HS_LAYERS */
 #define ALIGN(bytes) (((bytes) + 255) & ~(size_t)255)
 
 static struct hs_layer layers[HS_LAYERS];
@@ -235,39 +234,9 @@ static bool keeps(const struct hs_layer *layer)
 	       layer->any_order == atomic_load(&atomic_load(&layer->window)->any_order);
 }
 
-/* Rows whose hot buffer, map and state take so many bytes. */
-static uint64_t rows_in(const struct hs_layer *layer, uint64_t bytes)
-{
-	const uint64_t map = slots_in(layer) * sizeof(int32_t);
-
-	return map < bytes ? (bytes - map) / (layer->row + 7 * sizeof(uint32_t)) : 0;
-}
-
-/* Hot rows of each layer when so many start now: its share of the reserve, which
- * was made for all of the cache's slots, or if that is more half of what the
- * reserve has left, since lists, graphs and layers that are seen later live there. */
-static uint32_t rows_for(const struct hs_layer *layer, unsigned starting)
-{
-	const uint64_t slots = slots_in(layer), share = slots / HS_HOT_ONE_IN;
-	uint64_t rows = hs_options()->slots, spare, most;
-
-	if (rows == HS_AUTO) {
-		spare = hs_memory_reserve() / starting;
-		rows = rows_in(layer, spare / 2);
-		most = rows_in(layer, spare);
-		most = most < share ? most : share;
-		rows = rows > most ? rows : most;
-		rows = rows > AUTO_ROWS_MOST ? AUTO_ROWS_MOST : rows & ~(uint64_t)1023;
-		rows = rows < ROWS_LEAST ? ROWS_LEAST : rows;
-	}
-	if (rows > slots)
-		rows = slots;
-	return rows < HS_ROWS_MAX ? (uint32_t)rows : HS_ROWS_MAX - 1;
-}
-
 static void start_or_say(struct hs_layer *layer, struct hs_device *device, uint32_t rows)
 {
-	const uint32_t least = rows < ROWS_LEAST ? rows : ROWS_LEAST;
+	const uint32_t least = rows < HS_SHARE_LEAST ? rows : HS_SHARE_LEAST;
 	const uint32_t asked = rows;
 	int error = start(layer, device, rows);
 
@@ -289,10 +258,48 @@ static void start_or_say(struct hs_layer *layer, struct hs_device *device, uint3
 			layer->row, rows);
 }
 
+/*
+ * What the reserve has for each layer, those that swap and those that start now.
+ * Who came first had more. Where that is more than twice as much, or leaves too little,
+ * all start anew: so often as their number doubles, and what was hot is fetched again.
+ */
+static uint64_t level(struct hs_device *device, uint32_t *starting)
+{
+	const uint64_t left = hs_memory_reserve();
+	uint32_t n = atomic_load(&count), swapping = 0;
+	uint64_t held = 0, spare;
+	bool uneven;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct hs_layer *layer = &layers[i];
+
+		if (layer->device != device->id || !atomic_load(&layer->on))
+			continue;
+		held += hs_share_bytes(layer->slots, layer->row, layer->rows);
+		swapping++;
+	}
+	spare = (left + held) / (swapping + *starting);
+	uneven = left < spare / 2 * *starting;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct hs_layer *layer = &layers[i];
+
+		uneven |= layer->device == device->id && atomic_load(&layer->on) &&
+			  layer->rows / 2 > hs_share_rows(slots_in(layer), layer->row, spare);
+	}
+	for (uint32_t i = 0; i < n && uneven && hs_options()->slots == HS_AUTO; i++) {
+		if (layers[i].device != device->id || !atomic_load(&layers[i].on))
+			continue;
+		stop(&layers[i], device);
+		++*starting;
+	}
+	return spare;
+}
+
 /* may: layers may start. */
 static void settle_device(struct hs_device *device, bool may)
 {
 	uint32_t n = atomic_load(&count), starting = 0;
+	uint64_t spare;
 
 	hs_remap_ready(device->id);
 	/* Nothing is in flight. What eager lanes have left to do is done first. */
@@ -309,16 +316,20 @@ static void settle_device(struct hs_device *device, bool may)
 			continue;
 		if (atomic_load(&layer->on) && !keeps(layer))
 			stop(layer, device);
-		starting += may && !atomic_load(&layer->on) && wants(layer) && !layer->refused;
+		if (!may || atomic_load(&layer->on) || !wants(layer) || layer->refused)
+			continue;
+		starting++;
+		hs_many_ready(device, layer->base, layer->row, slots_in(layer));
 	}
+	spare = starting ? level(device, &starting) : 0;
 	for (uint32_t i = 0; i < n && starting; i++) {
 		struct hs_layer *layer = &layers[i];
 
 		if (layer->device != device->id || atomic_load(&layer->on) || !wants(layer) ||
 			layer->refused)
 			continue;
-		hs_many_ready(device, layer->base, layer->row, slots_in(layer));
-		start_or_say(layer, device, rows_for(layer, starting--));
+		start_or_say(layer, device, hs_share_rows(slots_in(layer), layer->row, spare));
+		starting--;
 	}
 	hs_many_settle(device->id);
 	hs_journal_settle(device);

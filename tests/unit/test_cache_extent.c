@@ -2,6 +2,9 @@
 /* Where layers end. */
 #include "tests/unit/cache_rig.h"
 
+#include "src/cache/layer.h"
+#include "src/cache/many.h"
+
 static void attend(const struct hs_list *l)
 {
 	struct hs_site site = rig_site(0);
@@ -42,10 +45,62 @@ static void test_tail(void **s)
 	assert_int_equal(rig.window.tail, 0); /* nothing is left */
 }
 
+/* Layers that are left to themselves have no more than twice the hot rows of others,
+ * whenever they came. */
+static void test_shares(void **s)
+{
+	static struct hs_window other;
+	const CUdeviceptr apart = 2 * HS_GRANULE;
+	struct hs_layer *second;
+	uint32_t alone;
+
+	(void)s;
+	hs_many_limits.rows_least = UINT32_MAX; /* no staging area */
+	rig_start(256, HS_POLICY_LRU, 0);
+	hs_cache_forget(&rig.window);
+	rig.window.requested = 2 * HS_GRANULE;
+	rig.options.slots = HS_AUTO;
+	rig.reserve = 3 << 20;
+	assert_ptr_equal(hs_layer_find(&rig.window, rig.base, RIG_ROW, true), rig.layer);
+	hs_cache_settle();
+	alone = rig_entry()[0].rows;
+	assert_int_equal(alone, 21504); /* half of the reserve, less the map */
+	/* The next has half of what is left, and that is more than half as many. */
+	other.start = rig.window.start + apart;
+	other.requested = other.bytes = apart;
+	other.place = HS_PLACE_HOST;
+	rig.reserve = 5 << 19;
+	second = hs_layer_find(&other, rig.base + apart, RIG_ROW, true);
+	assert_int_equal(hs_layer_id(second), 1);
+	hs_cache_settle();
+	assert_int_equal(rig_entry()[0].rows, alone);
+	assert_in_range(rig_entry()[1].rows, alone / 2, alone);
+	/* Now there is less: both start anew. */
+	hs_cache_forget(&other);
+	rig.reserve = 3 << 19;
+	assert_ptr_equal(hs_layer_find(&other, second->base, RIG_ROW, true), second);
+	hs_cache_settle();
+	assert_in_range(rig_entry()[0].rows, 2048, alone / 2);
+	assert_int_equal(rig_entry()[1].rows, rig_entry()[0].rows);
+	/* Nobody starts: nobody starts anew. */
+	alone = rig_entry()[0].rows;
+	rig.reserve = 12 << 20;
+	hs_cache_settle();
+	assert_int_equal(rig_entry()[0].rows, alone);
+	/* Who was told how many has so many. */
+	rig.options.slots = 4096;
+	hs_cache_forget(&other);
+	assert_ptr_equal(hs_layer_find(&other, second->base, RIG_ROW, true), second);
+	hs_cache_settle();
+	assert_int_equal(rig_entry()[0].rows, alone);
+	assert_int_equal(rig_entry()[1].rows, 4096);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tail),
+		cmocka_unit_test(test_shares),
 	};
 
 	return rig_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
