@@ -109,18 +109,19 @@ HS_DEVICE void resolve_own(const struct hs_resolve_args *a, struct hs_entry *ent
 
 /*
  * One warp: an entry a thread, of those that were neither hot nor listed when they
- * were looked up. Claims their slots and fetches what it got. There is one place
+ * were looked up; v: the word that was found then. Claims their slots and fetches
+ * what it got. There is one place
  * that loads and one that stores: code that is not in a processor's cache costs
  * few misses more than their rows do.
  */
 HS_DEVICE void resolve_claim(const struct hs_resolve_args *a, struct hs_entry *entry,
-	const struct resolve_launch *l, int32_t slot, int64_t at, bool open,
+	const struct resolve_launch *l, int32_t slot, int64_t at, int32_t v, bool open,
 	struct resolve_misses *f, uint32_t *count)
 {
 	const int32_t claim = HS_PENDING(a->lane, HS_ROWS_MAX);
 	const uint32_t lane = threadIdx.x & 31, units = l->to.row / 16;
 	const bool eager = l->eager && !l->walks;
-	int32_t v = HS_NONE, was;
+	int32_t was;
 
 	/* A second time for those whose listed row was taken in between. */
 	for (;;) {

@@ -121,7 +121,7 @@ HS_DEVICE void keep_ready(struct hs_entry *entry, uint32_t from, uint64_t free, 
 		to = entry->rows;
 	}
 	for (uint32_t at = from + first; (int32_t)(to - at) > 0; at += step) {
-		/* An entry that gave no row names another slot: no harm. */
+		/* One that gave no row names another slot, or the same once more: no harm. */
 		const uint64_t e = all ? at : hs_load_relaxed(&entry->ring[at & entry->mask]);
 		const uint32_t h = map_row((int32_t)e);
 		const int32_t slot = all ? hs_load_relaxed(&entry->owner[h]) : (int32_t)(e >> 32);
@@ -131,7 +131,7 @@ HS_DEVICE void keep_ready(struct hs_entry *entry, uint32_t from, uint64_t free, 
 			continue;
 		if (hs_atomic_cas(&entry->map[slot], pending, (int32_t)h) == doomed) {
 			hs_store_relaxed(&entry->owner[h], (int32_t)HS_ORPHAN(slot));
-			hs_store_relaxed(&entry->map[slot], (int32_t)HS_NONE);
+			hs_atomic_cas(&entry->map[slot], doomed, (int32_t)HS_NONE);
 		}
 	}
 }
@@ -157,6 +157,12 @@ HS_DEVICE struct keep_words keep_words(const struct hs_entry *entry)
 	return w;
 }
 
+/* Since the last count; another lane's may have been since these were read. */
+HS_DEVICE uint64_t keep_claims(const struct keep_words *w)
+{
+	return w->claims > w->claimed ? w->claims - w->claimed : 0;
+}
+
 HS_DEVICE uint32_t keep_decayed(uint32_t recent)
 {
 	return recent / 2;
@@ -167,7 +173,7 @@ HS_DEVICE uint32_t keep_decayed(uint32_t recent)
 HS_DEVICE uint32_t keep_need(const struct hs_entry *entry, const struct keep_words *w,
 	uint64_t free, uint32_t least, uint32_t *recent)
 {
-	const uint64_t misses = w->claims - w->claimed;
+	const uint64_t misses = keep_claims(w);
 	const uint32_t decayed = keep_decayed(w->recent);
 	const uint32_t left = keep_left(free), most = entry->rows / 2;
 	const uint32_t spares = keep_before(free, w->spare_to);
@@ -317,15 +323,15 @@ HS_DEVICE void keep_counted(const struct hs_keep_args *a, const struct keep_word
 			entry->kept = s->kept;
 		}
 		own->lists[layer] = s->held;
-		tell |= RESOLVE_COUNTS && (now % 32 == 0 || w->claims != w->claimed);
+		tell |= RESOLVE_COUNTS && (now % 32 == 0 || keep_claims(w));
 		/* As the last launch was, so will the next be. `recent` stays high
 		 * for long: a walk for nothing costs more than hits do. */
-		if (w->claims - w->claimed >= entry->sort_from / 8)
+		if (keep_claims(w) >= entry->sort_from / 8)
 			hs_atomic_or(&own->many[layer / 32], bit);
 		else
 			hs_atomic_and(&own->many[layer / 32], ~bit);
 		entry->recent = s->recent;
-		entry->claimed = w->claims;
+		hs_atomic_max(&entry->claimed, w->claims);
 		own->from[layer] = (uint32_t)free - keep_left(free);
 		own->counted = 0;
 		own->missed[layer] = 0;

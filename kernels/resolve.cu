@@ -26,8 +26,8 @@
 
 /* What is a warp's own. */
 struct resolve_warp {
-	int64_t at[RESOLVE_WAIT]; /* of an entry that waits, in both lists */
-	int32_t slot[RESOLVE_WAIT];
+	int64_t at[RESOLVE_WAIT];			/* of an entry that waits, in both lists */
+	int32_t slot[RESOLVE_WAIT], word[RESOLVE_WAIT]; /* of the map, as it was */
 	struct resolve_misses missed;
 };
 
@@ -158,7 +158,8 @@ HS_DEVICE void resolve_miss(const struct hs_resolve_args *a, struct resolve_bloc
 		const bool open = i < waiting;
 
 		resolve_claim(a, entry, &s->launch, open ? w->slot[i] : HS_NONE,
-			open ? w->at[i] : 0, open, &w->missed, s->count);
+			open ? w->at[i] : 0, open ? w->word[i] : HS_NONE, open, &w->missed,
+			s->count);
 	}
 }
 
@@ -229,6 +230,7 @@ HS_DEVICE uint32_t resolve_look(const struct hs_resolve_args *a, const struct re
 
 		if (open) {
 			w->slot[n] = t->slot[e];
+			w->word[n] = v[e];
 			w->at[n] = t->at + e;
 		}
 		waiting += (uint32_t)__popc(wait);
