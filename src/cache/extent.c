@@ -45,7 +45,9 @@ CUdeviceptr hs_layer_end(const struct hs_layer *layer)
 	if (told && told < (end - layer->base) / layer->row)
 		end = layer->base + told * layer->row;
 	/* Launches since then rely on it. */
-	return tail && tail < end ? tail : end;
+	if (tail && tail < end)
+		end = tail > layer->base ? tail : layer->base;
+	return end;
 }
 
 struct last {
@@ -59,11 +61,13 @@ static void latest(struct hs_layer *layer, void *data)
 	struct last *last = data;
 	CUdeviceptr end;
 
-	if (atomic_load(&layer->window) != last->window)
+	if (atomic_load(&layer->window) != last->window || !last->told)
+		return;
+	last->told = atomic_load(&layer->told) != 0;
+	if (!last->told)
 		return;
 	end = hs_layer_end(layer);
 	last->end = end > last->end ? end : last->end;
-	last->told &= atomic_load(&layer->told) != 0;
 }
 
 void hs_layer_tail(struct hs_layer *layer, void *data)
@@ -73,11 +77,11 @@ void hs_layer_tail(struct hs_layer *layer, void *data)
 	CUdeviceptr end;
 
 	(void)data;
-	if (!window || atomic_load(&window->tail))
+	if (!window || atomic_load(&window->tail) || !atomic_load(&layer->told))
 		return;
 	hs_layer_each(latest, &last);
 	end = window->start + window->requested;
-	if (last.told && last.end < end && end - last.end < HS_GRANULE)
+	if (last.told && last.end && end - last.end < HS_GRANULE)
 		atomic_store(&window->tail, last.end);
 }
 

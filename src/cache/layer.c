@@ -260,15 +260,16 @@ static void start_or_say(struct hs_layer *layer, struct hs_device *device, uint3
 
 /*
  * What the reserve has for each layer, those that swap and those that start now.
- * Who came first had more. Where that is more than twice as much, or leaves too little,
- * all start anew: so often as their number doubles, and what was hot is fetched again.
+ * Who came first had more. Where one has more than twice as much as it would have now,
+ * or a quarter more and leaves too little, all start anew, and what was hot is fetched
+ * again: a few times while layers come.
  */
 static uint64_t level(struct hs_device *device, uint32_t *starting)
 {
 	const uint64_t left = hs_memory_reserve();
 	uint32_t n = atomic_load(&count), swapping = 0;
 	uint64_t held = 0, spare;
-	bool uneven;
+	bool uneven = false, little;
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct hs_layer *layer = &layers[i];
@@ -279,12 +280,15 @@ static uint64_t level(struct hs_device *device, uint32_t *starting)
 		swapping++;
 	}
 	spare = (left + held) / (swapping + *starting);
-	uneven = left < spare / 2 * *starting;
+	little = left < spare / 2 * *starting;
 	for (uint32_t i = 0; i < n; i++) {
 		const struct hs_layer *layer = &layers[i];
+		uint32_t rows;
 
-		uneven |= layer->device == device->id && atomic_load(&layer->on) &&
-			  layer->rows / 2 > hs_share_rows(slots_in(layer), layer->row, spare);
+		if (layer->device != device->id || !atomic_load(&layer->on))
+			continue;
+		rows = hs_share_rows(slots_in(layer), layer->row, spare);
+		uneven |= layer->rows / 2 > rows || (little && layer->rows > rows + rows / 4);
 	}
 	for (uint32_t i = 0; i < n && uneven && hs_options()->slots == HS_AUTO; i++) {
 		if (layers[i].device != device->id || !atomic_load(&layers[i].on))
@@ -299,7 +303,7 @@ static uint64_t level(struct hs_device *device, uint32_t *starting)
 static void settle_device(struct hs_device *device, bool may)
 {
 	uint32_t n = atomic_load(&count), starting = 0;
-	uint64_t spare;
+	uint64_t spare, left;
 
 	hs_remap_ready(device->id);
 	/* Nothing is in flight. What eager lanes have left to do is done first. */
@@ -328,8 +332,10 @@ static void settle_device(struct hs_device *device, bool may)
 		if (layer->device != device->id || atomic_load(&layer->on) || !wants(layer) ||
 			layer->refused)
 			continue;
-		start_or_say(layer, device, hs_share_rows(slots_in(layer), layer->row, spare));
-		starting--;
+		/* What was taken since is a little more than was reckoned. */
+		left = hs_memory_reserve() / starting--;
+		start_or_say(layer, device,
+			hs_share_rows(slots_in(layer), layer->row, left < spare ? left : spare));
 	}
 	hs_many_settle(device->id);
 	hs_journal_settle(device);

@@ -30,9 +30,10 @@ struct hs_layer {
 /* Where the layer ends, 0 while it has no window. Safe moments. */
 CUdeviceptr hs_layer_end(const struct hs_layer *layer);
 
-/* Where the last layer of its window ends, once kernels have told of all of them and
- * less than a granule is left: PyTorch's allocator rounds a segment up to 2 MiB and
- * lends what is left of it, from 1 MiB on (2.11). For hs_layer_each at safe moments. */
+/* Sets where the last layer of its window ends, once kernels have told of all that are
+ * known and less than a granule is left, which no layer fits into: PyTorch's allocator rounds a
+ * segment up to 2 MiB and lends what is left of it, from 1 MiB on (2.11). For hs_layer_each at safe
+ * moments. */
 void hs_layer_tail(struct hs_layer *layer, void *data);
 
 /* Layers that are on, in the whole process. */

@@ -18,8 +18,8 @@
 bool hs_params_find(const struct hs_launch *launch, const struct hs_kernel *kernel,
 	const void **params, unsigned count);
 
-/* The window that the next aligned word at or after *cursor points into, or
- * NULL at the end. *cursor starts at 0. */
+/* The window that the next aligned word at or after *cursor points into, before
+ * its tail, or NULL at the end. *cursor starts at 0. */
 struct hs_window *hs_params_touch(
 	const struct hs_launch *launch, const struct hs_kernel *kernel, uint64_t *cursor);
 

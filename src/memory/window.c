@@ -69,6 +69,7 @@ struct hs_holding *hs_holding_take(void)
 		atomic_store(&holding->window.unseen, false);
 		atomic_store(&holding->window.any_order, false);
 		atomic_store(&holding->window.row, 0);
+		atomic_store(&holding->window.tail, 0);
 		holding->window.id = (uint32_t)last_taken;
 		return holding;
 	}

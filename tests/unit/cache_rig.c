@@ -47,6 +47,7 @@ static struct queue streams[RIG_STREAMS], graphs[2];
 static struct soft_kernel *kernels;
 static unsigned char *space;
 static CUdeviceptr hots[2];
+static size_t hot_bytes[2];
 
 void soft_register(struct soft_kernel *kernel)
 {
@@ -91,7 +92,10 @@ void hs_memory_mark(void)
 
 size_t hs_memory_reserve(void)
 {
-	return rig.reserve ? rig.reserve : (size_t)1 << 20;
+	const size_t used = rig.shrinks ? rig.used : 0;
+	const size_t all = rig.reserve ? rig.reserve : (size_t)1 << 20;
+
+	return all > used ? all - used : 0;
 }
 
 int hs_memory_own(CUdeviceptr *out, size_t bytes)
@@ -100,15 +104,20 @@ int hs_memory_own(CUdeviceptr *out, size_t bytes)
 
 	if (rig.fail_own && !--rig.fail_own)
 		return -ENOMEM;
-	memory = aligned_alloc(256, (bytes + 255) & ~(size_t)255);
-	memset(memory, 0, bytes);
-	*out = (CUdeviceptr)(uintptr_t)memory;
+	memory = aligned_alloc(256, (bytes + 511) & ~(size_t)255);
+	*(size_t *)memory = bytes;
+	rig.used += bytes;
+	*out = (CUdeviceptr)(uintptr_t)memory + 256;
+	memset((void *)(uintptr_t)*out, 0, bytes);
 	return 0;
 }
 
 void hs_memory_disown(CUdeviceptr ptr)
 {
-	free((void *)(uintptr_t)ptr);
+	if (!ptr)
+		return;
+	rig.used -= *(size_t *)(uintptr_t)(ptr - 256);
+	free((void *)(uintptr_t)(ptr - 256));
 }
 
 int hs_memory_hot(CUdeviceptr *out, CUdeviceptr base, uint32_t row, size_t bytes)
@@ -123,6 +132,8 @@ int hs_memory_hot(CUdeviceptr *out, CUdeviceptr base, uint32_t row, size_t bytes
 	hot += row - (hot - base) % row;
 	assert_true(bytes + row <= SPACE / 4);
 	hots[i] = hot;
+	hot_bytes[i] = bytes;
+	rig.used += bytes;
 	memset((void *)(uintptr_t)hot, 0xee, bytes);
 	*out = hot;
 	return 0;
@@ -130,6 +141,7 @@ int hs_memory_hot(CUdeviceptr *out, CUdeviceptr base, uint32_t row, size_t bytes
 
 void hs_memory_cold(CUdeviceptr hot)
 {
+	rig.used -= hot_bytes[hots[1] == hot];
 	hots[hots[1] == hot] = 0;
 }
 

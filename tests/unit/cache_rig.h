@@ -33,6 +33,8 @@ struct rig {
 	struct hs_layer *layer;
 	uint64_t seed;
 	size_t reserve;		/* 0: 1 MiB */
+	size_t used;		/* of it, if `shrinks` */
+	bool shrinks;
 	int fail_own, fail_hot; /* so many calls from now on fail, in number */
 	int marked;		/* safe moments asked for */
 	/* What readers saw. */

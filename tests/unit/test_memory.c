@@ -315,6 +315,31 @@ static void lookups_run_beside_changes(void **state)
 	hs_memory_unlock();
 }
 
+/* Nothing of the window before is left in a record. */
+static void records_are_used_again(void **state)
+{
+	struct hs_holding *holding;
+	unsigned takes = 0;
+
+	(void)state;
+	hs_memory_lock();
+	holding = hs_holding_take();
+	holding->window.use = HS_USE_KV;
+	holding->window.row = 656;
+	holding->window.tail = HS_ARENA_BASE + MIB;
+	hs_holding_drop(holding);
+	for (struct hs_holding *next = NULL; next != holding; takes++) {
+		next = hs_holding_take();
+		assert_non_null(next);
+		assert_int_equal(next->window.use, HS_USE_UNKNOWN);
+		assert_int_equal(next->window.row, 0);
+		assert_int_equal(next->window.tail, 0);
+		hs_holding_drop(next);
+	}
+	assert_in_range(takes, 2, HS_WINDOW_MAX);
+	hs_memory_unlock();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
@@ -331,6 +356,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(fills_split_at_the_seam),
 		cmocka_unit_test(copies_reach_the_cache),
 		cmocka_unit_test(lookups_run_beside_changes),
+		cmocka_unit_test(records_are_used_again),
 	};
 
 	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
