@@ -234,13 +234,7 @@ HS_DEVICE uint64_t hs_clock(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-HS_DEVICE uint32_t hs_warp_sum(uint32_t v)
-{
-	for (uint32_t i = 16; i; i /= 2)
-		v += __shfl_xor_sync(0xffffffffu, v, i);
-	return v;
-}
-
+#define hs_warp_sum(v) __reduce_add_sync(0xffffffffu, v)
 #define hs_opaque(v) (v)
 #define hs_warm(p) ((void)(p))
 #define hs_fence() __threadfence()

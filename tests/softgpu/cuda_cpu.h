@@ -58,7 +58,7 @@ void soft_sleep(void);
 void *soft_shared(size_t bytes);
 void *soft_shared_dynamic(void);
 int soft_barrier(int predicate, int *any, int *all);
-enum soft_collective { SOFT_BALLOT, SOFT_SHUFFLE, SOFT_ANY, SOFT_ALL, SOFT_MATCH };
+enum soft_collective { SOFT_BALLOT, SOFT_SHUFFLE, SOFT_ANY, SOFT_ALL, SOFT_MATCH, SOFT_SUM };
 /* Waits for the lanes of mask to make the same call; see grid.c for results. */
 uint64_t soft_warp(enum soft_collective what, unsigned mask, uint64_t value, unsigned source);
 #pragma GCC visibility pop
@@ -110,6 +110,7 @@ static inline __attribute__((unused)) unsigned soft_lane(void)
 #define __ballot_sync(mask, p) ((unsigned)soft_warp(SOFT_BALLOT, mask, !!(p), 0))
 #define __any_sync(mask, p) ((int)soft_warp(SOFT_ANY, mask, !!(p), 0))
 #define __all_sync(mask, p) ((int)soft_warp(SOFT_ALL, mask, !!(p), 0))
+#define __reduce_add_sync(mask, v) ((unsigned)soft_warp(SOFT_SUM, mask, (unsigned)(v), 0))
 #define __match_any_sync(mask, v) ((unsigned)soft_warp(SOFT_MATCH, mask, (uint64_t)(v), 0))
 static inline __attribute__((unused)) void __syncwarp(unsigned mask)
 {

@@ -157,16 +157,19 @@ int soft_barrier(int predicate, int *any, int *all)
 }
 
 /* Ballot, any, all: by the lanes' predicates. Shuffle: the source lane's
- * value, poison if it takes no part. Match: the lanes of the same value. */
+ * value, poison if it takes no part. Match: the lanes of the same value. Sum: of
+ * the values. */
 static uint64_t warp_result(const struct thread *lanes, const struct thread *thread, unsigned mask)
 {
 	unsigned yes = 0, same = 0;
+	uint64_t sum = 0;
 
 	for (unsigned i = 0; i < 32; i++) {
 		if (!(mask >> i & 1))
 			continue;
 		yes |= lanes[i].value ? 1u << i : 0;
 		same |= lanes[i].value == thread->value ? 1u << i : 0;
+		sum += lanes[i].value;
 	}
 	switch (thread->what) {
 	case SOFT_BALLOT:
@@ -177,6 +180,8 @@ static uint64_t warp_result(const struct thread *lanes, const struct thread *thr
 		return yes == mask;
 	case SOFT_MATCH:
 		return same;
+	case SOFT_SUM:
+		return sum;
 	case SOFT_SHUFFLE:
 		break;
 	}

@@ -85,7 +85,7 @@ static void test_votes(void **state)
 
 static void warps(unsigned *out)
 {
-	unsigned lane = threadIdx.x & 31, *mine = out + threadIdx.x * 6;
+	unsigned lane = threadIdx.x & 31, *mine = out + threadIdx.x * 7;
 	unsigned half = lane < 16 ? 0xffffu : 0xffff0000u;
 
 	if (threadIdx.x == 63)
@@ -96,24 +96,26 @@ static void warps(unsigned *out)
 	mine[3] = __match_any_sync(~0u, lane / 8);
 	mine[4] = (unsigned)__any_sync(~0u, lane == 7);
 	mine[5] = __shfl_up_sync(~0u, lane, 1);
+	mine[6] = __reduce_add_sync(half, lane);
 	__syncwarp();
 }
 SOFT_KERNEL(warps, unsigned *)
 
 static void check_warps(void)
 {
-	unsigned *out = zeroed(64 * 6 * sizeof(*out));
+	unsigned *out = zeroed(64 * 7 * sizeof(*out));
 
 	launch("warps", 1, 64, NULL, PARAMS(&out));
 	ok(cuCtxSynchronize());
 	for (unsigned t = 0; t < 63; t++) {
-		unsigned *mine = out + t * 6, lane = t & 31, all = t < 32 ? ~0u : ~0u >> 1;
+		unsigned *mine = out + t * 7, lane = t & 31, all = t < 32 ? ~0u : ~0u >> 1;
 
 		assert_int_equal(mine[0], 0x49249249u & all);
 		assert_int_equal(mine[1], (t & ~31u) * 2 + 10);
 		assert_int_equal(mine[2], (lane < 16 ? 0xaaaau : 0xaaaa0000u) & all);
 		assert_int_equal(mine[3], 0xffu << lane / 8 * 8 & all);
 		assert_int_equal(mine[4], 1);
+		assert_int_equal(mine[6], lane < 16 ? 120 : t < 32 ? 376 : 345);
 		assert_int_equal(mine[5], lane ? lane - 1 : 0);
 	}
 	ok(cuMemFree_v2((CUdeviceptr)out));
