@@ -15,15 +15,10 @@
  * name nothing now, modulo 2^32. */
 #define RESOLVE_STALE HS_COUNTS
 
-HS_DEVICE uint32_t resolve_votes(bool yes)
-{
-	return (uint32_t)__popc(__ballot_sync(0xffffffffu, yes));
-}
-
 /* One warp: so many of its threads. */
 HS_DEVICE void resolve_count(uint32_t *count, bool yes)
 {
-	const uint32_t n = resolve_votes(yes);
+	const uint32_t n = (uint32_t)__popc(__ballot_sync(0xffffffffu, yes));
 
 	if (n && !(threadIdx.x & 31))
 		hs_atomic_add(count, n);

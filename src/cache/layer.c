@@ -271,6 +271,8 @@ static uint64_t level(struct hs_device *device, uint32_t *starting)
 	uint64_t held = 0, spare;
 	bool uneven = false, little;
 
+	if (hs_options()->slots != HS_AUTO)
+		return 0; /* nobody asks */
 	for (uint32_t i = 0; i < n; i++) {
 		const struct hs_layer *layer = &layers[i];
 
@@ -290,7 +292,7 @@ static uint64_t level(struct hs_device *device, uint32_t *starting)
 		rows = hs_share_rows(slots_in(layer), layer->row, spare);
 		uneven |= layer->rows / 2 > rows || (little && layer->rows > rows + rows / 4);
 	}
-	for (uint32_t i = 0; i < n && uneven && hs_options()->slots == HS_AUTO; i++) {
+	for (uint32_t i = 0; i < n && uneven; i++) {
 		if (layers[i].device != device->id || !atomic_load(&layers[i].on))
 			continue;
 		stop(&layers[i], device);

@@ -31,9 +31,9 @@ struct hs_layer {
 CUdeviceptr hs_layer_end(const struct hs_layer *layer);
 
 /* Sets where the last layer of its window ends, once kernels have told of all that are
- * known and less than a granule is left, which no layer fits into: PyTorch's allocator rounds a
- * segment up to 2 MiB and lends what is left of it, from 1 MiB on (2.11). For hs_layer_each at safe
- * moments. */
+ * known and less than a granule is left, which no layer fits into: PyTorch's allocator
+ * rounds a segment up to 2 MiB and lends what is left of it, from 1 MiB on (2.11). For
+ * hs_layer_each at safe moments. */
 void hs_layer_tail(struct hs_layer *layer, void *data);
 
 /* Layers that are on, in the whole process. */
