@@ -437,20 +437,16 @@ static bool parse(int argc, char **argv)
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 10 && !parse_prefixes(optarg))
+		if ((option == 10 && !parse_prefixes(optarg)) ||
+			(option == 12 && !parse_memory(optarg)) || option > 12)
 			return false;
 		if (option < NUMBERS)
 			*numbers[option] = strtoull(optarg, NULL, 10);
 		plan.json |= option == 11;
-		if (option == 12 && !parse_memory(optarg))
-			return false;
-		if (option > 12)
-			return false;
 	}
-	for (unsigned i = 0; i < NUMBERS; i++) {
+	for (unsigned i = 0; i < NUMBERS; i++)
 		if (!*numbers[i])
 			return false;
-	}
 	return optind == argc && plan.layers <= LAYERS && plan.row % 16 == 0 &&
 	       entries() <= UINT32_MAX / 2;
 }
