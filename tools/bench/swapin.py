@@ -71,7 +71,7 @@ def arguments():
     add('--pool-mib', type=int, default=15 * 1024, help='at least; more where a cell needs it')
     add('--memory', choices=['managed', 'registered'], default='managed',
         help="what ours and the gathers read; SGLang's kernel reads registered memory, as ever")
-    add('--flush-mib', type=int, default=128, help='written before each call')
+    add('--flush-mib', type=int, default=128, help='written before each call, or read')
     add('--flush-reads', action='store_true',
         help='read instead, as weights are: the L2 has nothing to write back then')
     add('--host-calls', type=int, default=256, help='eager resolves whose host time is taken')
