@@ -114,6 +114,10 @@ int hs_cache_ready(void);
  * hs_memory_free only.
  */
 void hs_cache_settle(void);
+
+/* Bytes beyond those that they have for which the layers with rows on the host had use:
+ * for HISPARSE_SLOTS hot rows each, or as many as they would take. Safe moments. */
+size_t hs_cache_wanted(CUdevice device);
 void hs_cache_forget(struct hs_window *window);
 
 /* The context is about to be destroyed or reset, and with it all that we made

@@ -260,16 +260,16 @@ static void start_or_say(struct hs_layer *layer, struct hs_device *device, uint3
 
 /*
  * What the reserve has for each layer, those that swap and those that start now.
- * Who came first had more. Where one has more than twice as much as it would have now,
- * or a quarter more and leaves too little, all start anew, and what was hot is fetched
- * again: a few times while layers come.
+ * Who came first had more, or less if KV has made way since. Where one has more than
+ * twice as much as who starts, or less than half of what it would have now, all start
+ * anew, and what was hot is fetched again: a few times while layers come.
  */
 static uint64_t level(struct hs_device *device, uint32_t *starting)
 {
 	const uint64_t left = hs_memory_reserve();
 	uint32_t n = atomic_load(&count), swapping = 0;
 	uint64_t held = 0, spare;
-	bool uneven = false, little;
+	bool uneven = false;
 
 	if (hs_options()->slots != HS_AUTO)
 		return 0; /* nobody asks */
@@ -282,15 +282,15 @@ static uint64_t level(struct hs_device *device, uint32_t *starting)
 		swapping++;
 	}
 	spare = (left + held) / (swapping + *starting);
-	little = left < spare / 2 * *starting;
 	for (uint32_t i = 0; i < n; i++) {
 		const struct hs_layer *layer = &layers[i];
-		uint32_t rows;
+		uint32_t even, theirs;
 
 		if (layer->device != device->id || !atomic_load(&layer->on))
 			continue;
-		rows = hs_share_rows(slots_in(layer), layer->row, spare);
-		uneven |= layer->rows / 2 > rows || (little && layer->rows > rows + rows / 4);
+		even = hs_share_rows(slots_in(layer), layer->row, spare);
+		theirs = hs_share_rows(slots_in(layer), layer->row, left / *starting);
+		uneven |= layer->rows / 2 > theirs || even / 2 > layer->rows;
 	}
 	for (uint32_t i = 0; i < n && uneven; i++) {
 		if (layers[i].device != device->id || !atomic_load(&layers[i].on))
@@ -299,6 +299,25 @@ static uint64_t level(struct hs_device *device, uint32_t *starting)
 		++*starting;
 	}
 	return spare;
+}
+
+size_t hs_cache_wanted(CUdevice device)
+{
+	const uint32_t n = atomic_load(&count);
+	uint64_t wanted = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct hs_layer *layer = &layers[i];
+		uint64_t most, held = 0;
+
+		if (layer->device != device || layer->refused || !wants(layer))
+			continue;
+		most = hs_share_bytes(slots_in(layer), layer->row, hs_share_most(slots_in(layer)));
+		if (atomic_load(&layer->on))
+			held = hs_share_bytes(layer->slots, layer->row, layer->rows);
+		wanted += most > held ? most - held : 0;
+	}
+	return wanted;
 }
 
 /* may: layers may start. */
@@ -448,35 +467,4 @@ void hs_cache_context_gone(CUcontext context)
 		hs_memory_disown(layers[i].state);
 	}
 	pthread_mutex_unlock(&lock);
-}
-
-static void add_counts(
-	const struct hs_layer *layer, const struct hs_device *device, struct hs_cache_counts *sum)
-{
-	const volatile uint64_t *c = device->counts[layer->id];
-
-	sum->launches += c[HS_COUNT_LAUNCHES];
-	sum->hits += c[HS_COUNT_HITS];
-	sum->misses += c[HS_COUNT_MISSES];
-	sum->duplicates += c[HS_COUNT_DUPLICATES];
-	sum->inplace += c[HS_COUNT_INPLACE];
-	sum->evictions += c[HS_COUNT_EVICTIONS];
-	sum->invalidated += c[HS_COUNT_INVALIDATED];
-	sum->padding += c[HS_COUNT_PADDING];
-	sum->staged += c[HS_COUNT_STAGED];
-	sum->bytes += (c[HS_COUNT_MISSES] + c[HS_COUNT_STAGED]) * layer->row;
-}
-
-void hs_cache_read(const struct hs_layer *layer, struct hs_cache_counts *counts)
-{
-	uint32_t n = atomic_load_explicit(&count, memory_order_acquire);
-	struct hs_cache_counts sum = {0};
-
-	for (uint32_t i = 0; i < n; i++) {
-		const struct hs_device *device = hs_device_newest();
-
-		for (; device && (!layer || layer == &layers[i]); device = device->next)
-			add_counts(&layers[i], device, &sum);
-	}
-	*counts = sum;
 }

@@ -21,16 +21,23 @@ static uint64_t rows_in(uint64_t slots, uint32_t row, uint64_t bytes)
 	return map < bytes ? (bytes - map) / (row + STATE) : 0;
 }
 
+uint64_t hs_share_most(uint64_t slots)
+{
+	const uint64_t asked = hs_options()->slots;
+	const uint64_t most = asked == HS_AUTO ? ROWS_MOST : asked;
+
+	return slots < most ? slots : most;
+}
+
 /* Its share of the reserve, which was made for all of the cache's slots, or if that is
- * more half of what there is for it: lists, graphs and layers that are seen later live
- * there, too. */
+ * more most of what there is for it: lists and graphs live there, too. */
 uint32_t hs_share_rows(uint64_t slots, uint32_t row, uint64_t spare)
 {
 	const uint64_t share = slots / HS_HOT_ONE_IN;
 	uint64_t rows = hs_options()->slots, most;
 
 	if (rows == HS_AUTO) {
-		rows = rows_in(slots, row, spare / 2);
+		rows = rows_in(slots, row, spare - spare / 8);
 		most = rows_in(slots, row, spare);
 		most = most < share ? most : share;
 		rows = rows > most ? rows : most;

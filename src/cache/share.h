@@ -13,6 +13,9 @@
  * bytes for each layer. Not more than slots, below HS_ROWS_MAX. */
 uint32_t hs_share_rows(uint64_t slots, uint32_t row, uint64_t spare);
 
+/* The most hot rows that such a layer takes, however much there is. */
+uint64_t hs_share_most(uint64_t slots);
+
 /* Bytes that so many hot rows, their state and the layer's map take; about. */
 uint64_t hs_share_bytes(uint64_t slots, uint32_t row, uint64_t rows);
 

@@ -66,29 +66,35 @@ static void test_shares(void **s)
 	assert_ptr_equal(hs_layer_find(&rig.window, rig.base, RIG_ROW, true), rig.layer);
 	hs_cache_settle();
 	alone = rig_entry()[0].rows;
-	assert_in_range(alone, 20480, 22528); /* half of the reserve, less the map */
-	/* The next has half of an even share, and that is not much less. */
+	assert_in_range(alone, 39936, 41984); /* seven eighths of the reserve, less the map */
+	/* The next has nearly what is left, and that is not much less. */
 	other.start = rig.window.start + apart;
 	other.requested = other.bytes = apart;
 	other.place = HS_PLACE_HOST;
-	rig.reserve = 4 << 20;
+	rig.reserve = 5 << 20;
 	second = hs_layer_find(&other, rig.base + apart, RIG_ROW, true);
 	assert_int_equal(hs_layer_id(second), 1);
 	hs_cache_settle();
 	assert_int_equal(rig_entry()[0].rows, alone);
 	assert_in_range(rig_entry()[1].rows, alone / 2, alone - 1024);
-	/* With less than that there would be half as many: both start anew. */
+	/* With less than that there would be less than half as many: both start anew. */
 	hs_cache_forget(&other);
-	rig.reserve = 5 << 19;
+	rig.reserve = 4 << 20;
 	assert_ptr_equal(hs_layer_find(&other, second->base, RIG_ROW, true), second);
 	hs_cache_settle();
-	assert_in_range(rig_entry()[0].rows, 4096, alone / 2);
-	assert_in_range(rig_entry()[1].rows, rig_entry()[0].rows - 1024, rig_entry()[0].rows);
+	assert_in_range(rig_entry()[0].rows, 20480, 28672);
+	assert_in_range(rig_entry()[1].rows, rig_entry()[0].rows, rig_entry()[0].rows * 5 / 4);
 	/* Nobody starts: nobody starts anew. */
 	alone = rig_entry()[0].rows;
 	rig.reserve = 12 << 20;
 	hs_cache_settle();
 	assert_int_equal(rig_entry()[0].rows, alone);
+	/* With so much more for the next one they do. */
+	hs_cache_forget(&other);
+	assert_ptr_equal(hs_layer_find(&other, second->base, RIG_ROW, true), second);
+	hs_cache_settle();
+	assert_in_range(rig_entry()[0].rows, 2 * alone, 8 * alone);
+	alone = rig_entry()[0].rows;
 	/* Who was told how many has so many. */
 	hs_cache_forget(&other);
 	assert_ptr_equal(hs_layer_find(&other, second->base, RIG_ROW, true), second);
@@ -98,11 +104,33 @@ static void test_shares(void **s)
 	assert_int_equal(rig_entry()[1].rows, 4096);
 }
 
+/* What layers with rows on the host would take beyond what they have. */
+static void test_wanted(void **s)
+{
+	const uint64_t row = RIG_ROW + 28;
+	uint64_t slots;
+
+	(void)s;
+	rig_start(256, HS_POLICY_LRU, 0);
+	slots = rig.layer->slots;
+	rig.options.slots = 1024;
+	assert_in_range(hs_cache_wanted(0), 768 * row, 768 * row);
+	assert_int_equal(hs_cache_wanted(1), 0);
+	rig.options.slots = 256;
+	assert_int_equal(hs_cache_wanted(0), 0);
+	/* Left to itself: a row for every slot, as few as there are. */
+	rig.options.slots = HS_AUTO;
+	assert_int_equal(hs_cache_wanted(0), (slots - 256) * row);
+	rig.window.place = HS_PLACE_DEVICE;
+	assert_int_equal(hs_cache_wanted(0), 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tail),
 		cmocka_unit_test(test_shares),
+		cmocka_unit_test(test_wanted),
 	};
 
 	return rig_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
