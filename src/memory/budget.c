@@ -5,15 +5,11 @@
 #include "src/base/options.h"
 #include "src/memory/budget.h"
 #include "src/memory/pool.h"
+#include "src/memory/slack.h"
+#include "src/memory/story.h"
 #include "src/memory/window.h"
 
 #define GIB ((double)(1ull << 30))
-/* Bytes per token and layer that stay on the device: the indexer's key
- * (DeepSeek-V3.2: 128 + 4) and our map's entry. */
-#define KEY_BYTES 132
-#define MAP_BYTES 4
-/* What the cache notes of a hot row. */
-#define HOT_BYTES 28
 /* Lists, graphs, tables: of a small device relatively more. */
 #define FIXED_LEAST ((size_t)32 << 20)
 #define FIXED_MOST ((size_t)256 << 20)
@@ -30,12 +26,12 @@ struct book {
 	size_t fixed; /* part of the reserve; 0 while windows may not live on the host */
 	_Atomic size_t used;
 	_Atomic size_t own;
-	_Atomic size_t hot, mapped;	      /* the reserve's other parts, by the tokens told */
-	_Atomic size_t maps;		      /* of the KV windows seen, if that is more */
-	_Atomic size_t lowest;		      /* that was left for KV */
-	_Atomic size_t lowest_small;	      /* the same if there were no windows */
-	_Atomic size_t largest;		      /* window that went */
-	_Atomic size_t first_told, last_told; /* 0: nothing told yet */
+	_Atomic size_t hot, mapped;  /* the reserve's other parts, by the tokens told */
+	_Atomic size_t maps;	     /* of the KV windows seen, if that is more */
+	_Atomic size_t lowest;	     /* that was left for KV */
+	_Atomic size_t lowest_small; /* the same if there were no windows */
+	_Atomic size_t largest;	     /* window that went */
+	_Atomic size_t first_told;   /* 0: nothing told yet */
 	_Atomic bool kv_seen;
 };
 
@@ -153,6 +149,13 @@ void hs_budget_give(enum hs_place place, CUdevice device, size_t bytes)
 	atomic_fetch_sub(place == HS_PLACE_HOST ? &pool_used : &book_of(device)->used, bytes);
 }
 
+size_t hs_budget_used(CUdevice device)
+{
+	struct book *book = book_of(device);
+
+	return above(atomic_load(&book->used), atomic_load(&book->own));
+}
+
 size_t hs_budget_pool_used(void)
 {
 	return atomic_load(&pool_used);
@@ -192,31 +195,6 @@ static CUresult device_left(struct book *book, size_t *left)
 	return result;
 }
 
-/* The hot rows of all layers, where both numbers were given; 0: by the tokens. They
- * leave half of the room to KV. */
-static size_t promised(size_t room)
-{
-	const struct hs_options *options = hs_options();
-
-	if (options->slots == HS_AUTO || options->layers == HS_AUTO)
-		return 0;
-	return smaller(options->slots * options->layers * (options->row + HOT_BYTES), room / 2);
-}
-
-/* What is told for so much free memory: the most for which the device holds keys,
- * maps and hot rows, and the device and the pool all of it. */
-static size_t story(struct book *book, size_t device, size_t host)
-{
-	const uint64_t row = hs_options()->row;
-	const uint64_t told = (row + KEY_BYTES) * HS_HOT_ONE_IN;
-	const size_t rows = promised(above(device, book->fixed));
-	const uint64_t held =
-		(KEY_BYTES + MAP_BYTES) * HS_HOT_ONE_IN + (rows ? 0 : row + HOT_BYTES);
-	const uint64_t room = above(device, book->fixed) - rows;
-
-	return smaller(room * told / held, (room + host) * told / (held + row * HS_HOT_ONE_IN));
-}
-
 /* Device memory that KV may have, when `left` is free: what holds nothing but
  * zeros is most likely KV already. */
 static size_t for_kv(struct book *book, size_t left, struct hs_memory_counts *zeros)
@@ -236,6 +214,15 @@ static size_t small_only(struct book *book, size_t device)
 	hs_window_zeros(&zeros, book->device);
 	return device +
 	       above(all.window_bytes[HS_PLACE_DEVICE], zeros.window_bytes[HS_PLACE_DEVICE]);
+}
+
+/* Bytes of the device's windows that are on the host. */
+static size_t hosted(struct book *book)
+{
+	struct hs_memory_counts all = {.pool = 0};
+
+	hs_window_of(&all, book->device);
+	return all.window_bytes[HS_PLACE_HOST];
 }
 
 /* What has been in use beyond what is now: it will be again. Of windows an allocator
@@ -260,11 +247,12 @@ static void adjust(struct book *book, size_t left)
 
 	device = for_kv(book, left, &zeros);
 	device = above(device, comes_and_goes(book, device));
-	rows = promised(above(device, book->fixed));
-	tokens = story(book, device, share(book, pool_left()) + zeros.window_bytes[HS_PLACE_HOST]) /
-		 (row + KEY_BYTES);
-	atomic_store(&book->hot, rows ? rows : tokens / HS_HOT_ONE_IN * (row + HOT_BYTES));
-	atomic_store(&book->mapped, tokens * MAP_BYTES);
+	rows = hs_story_promised(above(device, book->fixed));
+	tokens = hs_story_told(device, share(book, pool_left()) + zeros.window_bytes[HS_PLACE_HOST],
+			 book->fixed) /
+		 (row + HS_STORY_KEY);
+	atomic_store(&book->hot, rows ? rows : tokens / HS_HOT_ONE_IN * (row + HS_STORY_HOT));
+	atomic_store(&book->mapped, tokens * HS_STORY_MAP);
 }
 
 static void least(_Atomic size_t *least, size_t value)
@@ -308,13 +296,22 @@ void hs_budget_adjust(void)
 		adjust(book, left);
 }
 
-size_t hs_memory_reserve(void)
+static size_t kept(struct book *book)
 {
-	struct book *book = here();
-
 	if (!atomic_load(&book->hot))
 		hs_budget_adjust();
 	return above(reserved(book), atomic_load(&book->own));
+}
+
+size_t hs_memory_reserve(void)
+{
+	struct book *book = here();
+	const size_t slack = hs_slack(book->device), bytes = kept(book);
+	size_t left;
+
+	if (slack == SIZE_MAX || device_left(book, &left) != CUDA_SUCCESS)
+		return bytes;
+	return larger(bytes, above(left, larger(slack, book->total / 16)));
 }
 
 bool hs_budget_own(size_t bytes)
@@ -322,7 +319,7 @@ bool hs_budget_own(size_t bytes)
 	struct book *book = here();
 	size_t left;
 
-	if (bytes > hs_memory_reserve() && device_left(book, &left) == CUDA_SUCCESS &&
+	if (bytes > kept(book) && device_left(book, &left) == CUDA_SUCCESS &&
 		bytes > above(left, book->total / 16))
 		return false;
 	atomic_fetch_add(&book->own, bytes);
@@ -381,7 +378,7 @@ void hs_budget_pool_failed(void)
 size_t hs_budget_kv_seen(CUdevice device, size_t bytes, uint32_t row)
 {
 	struct book *book = book_of(device);
-	const size_t maps = bytes / (row ? row : hs_options()->row) * MAP_BYTES;
+	const size_t maps = bytes / (row ? row : hs_options()->row) * HS_STORY_MAP;
 
 	atomic_fetch_add(&book->maps, maps);
 	atomic_store_explicit(&book->kv_seen, true, memory_order_relaxed);
@@ -395,7 +392,8 @@ void hs_budget_kv_gone(CUdevice device, size_t maps)
 
 static size_t story_total(struct book *book)
 {
-	return active(book) ? story(book, book->total, share(book, pool)) : book->total;
+	return active(book) ? hs_story_told(book->total, share(book, pool), book->fixed)
+			    : book->total;
 }
 
 /* Whether anything but the driver's own word is told of it. */
@@ -408,25 +406,31 @@ static bool tells(struct book *book)
  * that off by itself, SGLang a share of all. */
 static size_t tell(struct book *book, size_t left)
 {
-	size_t told = smaller(left, book->total), transient, none = 0;
+	size_t told = smaller(left, book->total), none = 0;
+	struct hs_slack_story story;
 
 	if (active(book) && !atomic_load(&book->kv_seen)) {
 		adjust(book, left);
 		/* As if nothing of the reserve were used, which is ours to use. */
 		told = smaller(
 			left + smaller(atomic_load(&book->own), reserved(book)), book->total);
-		transient = comes_and_goes(book, told);
-		told = story(book, told - transient, share(book, pool_left())) + transient;
+		story.device = told;
+		story.transient = comes_and_goes(book, told);
+		told = hs_story_told(
+			       told - story.transient, share(book, pool_left()), book->fixed) +
+		       story.transient;
 		if (!atomic_compare_exchange_strong(&book->first_told, &none, told))
 			told = smaller(told, none);
-		atomic_store(&book->last_told, told);
+		story.told = told;
+		story.taken = hs_budget_used(book->device) + hosted(book);
+		hs_slack_told(book->device, &story);
 	}
 	return told;
 }
 
 size_t hs_budget_told(void)
 {
-	return atomic_load(&here()->last_told);
+	return hs_slack_last(here()->device).told;
 }
 
 /* Other devices than those that we use may be full of another process. */

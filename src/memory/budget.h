@@ -37,6 +37,9 @@ bool hs_budget_take(enum hs_place place, CUdevice device, size_t bytes);
 void hs_budget_give(enum hs_place place, CUdevice device, size_t bytes);
 size_t hs_budget_pool_used(void);
 
+/* Bytes booked on a device, without our own. */
+size_t hs_budget_used(CUdevice device);
+
 /* Windows are made on this device. */
 void hs_budget_serves(CUdevice device);
 

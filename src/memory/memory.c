@@ -127,6 +127,7 @@ static CUresult window_alloc(CUdeviceptr *out, size_t bytes)
 		hs_driver.cuCtxGetDevice(&h->window.device) != CUDA_SUCCESS ||
 		!can_map(h->window.device))
 		goto drop;
+	h->story = hs_slack_last(h->window.device);
 	h->window.requested = bytes;
 	h->window.bytes = (bytes + HS_GRANULE - 1) & ~(HS_GRANULE - 1);
 	if (hs_arena_reserve(&addresses, HS_WINDOW_LEAD + h->window.bytes, HS_ARENA_WINDOWS) !=

@@ -118,9 +118,10 @@ void hs_memory_mark(void);
  * driver frees its allocations. */
 void hs_memory_context_gone(CUcontext context);
 
-/* Bytes of the reserve that hs_memory_own and hs_memory_hot have not taken;
- * what the hot buffer is sized from. 0 while windows may not live on the host
- * (HISPARSE_PLACE=device, no pool). */
+/* Bytes of the reserve that hs_memory_own and hs_memory_hot have not taken, or once KV is
+ * on the host what is free beyond the engine's slack (slack.h), if that is more; what the
+ * hot buffer is sized from. 0 while windows may not live on the host
+ * (HISPARSE_PLACE=device, no pool). Not on the launch path. */
 size_t hs_memory_reserve(void);
 
 /* What there is, in bytes but for the number of windows. Atomics and constants

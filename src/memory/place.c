@@ -10,6 +10,7 @@
 #include "src/memory/place.h"
 #include "src/memory/range.h"
 #include "src/memory/settle.h"
+#include "src/memory/slack.h"
 
 #define GIB ((double)(1ull << 30))
 #define SIZES 64
@@ -258,6 +259,14 @@ void hs_place_reap(struct hs_holding *h)
 		hs_driver.cuCtxPopCurrent_v2(&popped);
 }
 
+/* Room for so much that leaves the engine its slack. */
+static bool roomy(CUdevice device, size_t bytes)
+{
+	const size_t slack = hs_slack(device);
+
+	return hs_budget_room(bytes + (slack == SIZE_MAX ? 0 : slack));
+}
+
 /* Room for so much, and for what else may come. */
 static bool ample(size_t bytes)
 {
@@ -315,16 +324,36 @@ static bool move_back(struct hs_holding *h)
 	return true;
 }
 
+static size_t host_bytes(struct hs_holding *h)
+{
+	if (atomic_load(&h->window.place) != HS_PLACE_HOST)
+		return 0;
+	return h->ranges ? atomic_load(&h->window.host) : h->rest.bytes;
+}
+
+/* Room for what is on the host of a window, and afterwards for the engine's slack: or for
+ * all that any of the device's windows has there, when nothing asks for that any more. */
+static bool welcome(struct hs_holding *home)
+{
+	const CUdevice device = home->window.device;
+	const size_t bytes = host_bytes(home), slack = hs_slack(device);
+	size_t all = 0;
+
+	for (struct hs_holding *h = hs_holding_next(NULL); h; h = hs_holding_next(h))
+		all += h->window.device == device ? host_bytes(h) : 0;
+	return ample(all) || ample(bytes + (slack == SIZE_MAX ? 0 : slack));
+}
+
 /* KV on the host, of which nothing needs to be there. */
 static void come_home(struct hs_holding *h)
 {
-	const size_t host = h->ranges ? atomic_load(&h->window.host) : h->rest.bytes;
+	const size_t host = host_bytes(h);
 	CUcontext popped;
 	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (hs_driver.cuCtxPushCurrent_v2(h->context) != CUDA_SUCCESS)
 		return;
-	if (ample(host))
+	if (welcome(h))
 		result = h->ranges ? hs_range_home(h, true) : hs_move(h, HS_PLACE_DEVICE);
 	hs_driver.cuCtxPopCurrent_v2(&popped);
 	if (result == CUDA_SUCCESS)
@@ -373,16 +402,37 @@ static bool part_back(struct hs_holding *h)
 	return hs_range_home(h, false) == CUDA_SUCCESS;
 }
 
-/* On the window's device. */
+/* KV on the device that is to make room for hot rows of the KV that is not: they
+ * serve all of it, a window only itself. */
+static struct hs_holding *in_the_way(CUdevice device, size_t *lack)
+{
+	const size_t wanted = hs_cache_wanted(device), reserve = hs_memory_reserve();
+
+	if (hs_options()->place != HS_OPTION_AUTO || hs_slack(device) == SIZE_MAX ||
+		reserve >= wanted - wanted / 4)
+		return NULL;
+	*lack = wanted - reserve;
+	return victim(device, 2, 0);
+}
+
+/* On the window's device: what the reserve, the engine's slack and hot rows need. */
 static void keep_reserve(struct hs_holding *h)
 {
 	const CUdevice device = h->window.device;
 	CUcontext popped;
+	size_t lack;
 
 	if (hs_driver.cuCtxPushCurrent_v2(h->context) != CUDA_SUCCESS)
 		return;
-	while (!hs_budget_room(HS_GRANULE) && (h = victim(device, 2, 0)))
+	hs_slack_settle(device);
+	while (!roomy(device, HS_GRANULE) && (h = victim(device, 2, 0))) {
 		move_out(h, HS_GRANULE);
+		hs_slack_settle(device);
+	}
+	while ((h = in_the_way(device, &lack))) {
+		move_out(h, lack);
+		hs_slack_settle(device);
+	}
 	hs_driver.cuCtxPopCurrent_v2(&popped);
 }
 

@@ -7,7 +7,8 @@
  * memory lock. Bytes as mapped.
  *
  * auto: on the device while the reserve is left. When it is not, KV windows
- * and then windows that saw nothing but a fill move out. What then finds no
+ * and then windows that saw nothing but a fill move out. Once some KV is on the host, more of
+ * it follows until the engine has its slack (slack.h) and hot rows their memory. What then finds no
  * room goes to the host if its size is known to be KV; otherwise it is refused
  * once, as the driver would, so that the engine's allocator frees what it
  * hoards, and its immediate retry goes to the host. What is not KV comes back as

@@ -16,6 +16,7 @@
 #include "src/memory/arena.h"
 #include "src/memory/backing.h"
 #include "src/memory/memory.h"
+#include "src/memory/slack.h"
 
 /* A window begins so far into its addresses: its first granule is the end of the
  * arena's first step, and what follows, which may be of a kind that the driver
@@ -25,7 +26,8 @@
 struct hs_holding {
 	struct hs_window window;
 	CUcontext context;
-	_Atomic size_t maps; /* what it adds to the reserve */
+	_Atomic size_t maps;	     /* what it adds to the reserve */
+	struct hs_slack_story story; /* what had been told when it was made */
 	/* The first granule, which never leaves the device, and what follows.
 	 * One handle for all of that: a move is all or nothing. */
 	struct hs_backing head, rest;

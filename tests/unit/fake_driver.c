@@ -322,6 +322,12 @@ int hs_cache_ready(void)
 	return 0;
 }
 
+size_t hs_cache_wanted(CUdevice device)
+{
+	(void)device;
+	return fake.wanted;
+}
+
 void hs_cache_context_gone(CUcontext context)
 {
 	(void)context;

@@ -57,6 +57,7 @@ struct fake {
 	int lines;	      /* warn and above */
 	struct hs_extent extents[4]; /* layers of any window */
 	unsigned layers;
+	size_t wanted; /* by layers, for hot rows */
 	int settled, forgotten, wrote;
 	struct hs_window *wrote_window;
 	CUdeviceptr wrote_start;

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SRC_MEMORY_SLACK_H
+#define SRC_MEMORY_SLACK_H
+
+/*
+ * The slack: device memory that an engine left free when it sized its cache, and counts
+ * on afterwards. It sizes scratch by what is free: SGLang's indexer (0.5.17) cuts its
+ * logits into pieces of half of that, 22 times as many launches where windows had left 30
+ * MiB. It was told of a larger device, so of what it left free as large a part
+ * is the slack as of what it was told was the device's. What it allocates later comes out
+ * of it. Of interest once some KV is on the host; bytes.
+ */
+
+#include "hooks/driver.h"
+
+/* What an engine was told to be free. */
+struct hs_slack_story {
+	size_t told, device; /* of which so much is the device's */
+	size_t transient;    /* of both, what comes and goes */
+	size_t taken;	     /* had been allocated by then, on the device or the host */
+	size_t number;	     /* counts up; 0: nothing was told yet */
+};
+
+/* That was told of a device; number does not matter. Any thread. */
+void hs_slack_told(CUdevice device, const struct hs_slack_story *story);
+
+/* What was last told of it: a window that is made now was sized by that. Any thread. */
+struct hs_slack_story hs_slack_last(CUdevice device);
+
+/* Looks at the device's windows again. Memory lock. */
+void hs_slack_settle(CUdevice device);
+
+/* As of the last look. SIZE_MAX: no KV is on the host, or nothing was told. Any thread. */
+size_t hs_slack(CUdevice device);
+
+#endif
