@@ -130,7 +130,8 @@ struct hs_entry {
 	/* Written by kernels. */
 	/* The ring: pops << 32 | pushes, each modulo 2^32; pops may be beyond. */
 	uint64_t free __attribute__((aligned(128)));
-	uint64_t claimed;   /* misses and reads in place until the last count */
+	uint64_t claimed;   /* misses, reads in place and unserved until the last count */
+	uint64_t unserved;  /* rows of unions that were to be made hot, and found no room */
 	uint32_t clock;	    /* launches whose passes are over */
 	uint32_t recent;    /* misses of a launch, decaying */
 	uint32_t sort_from; /* list entries from which misses are fetched by address */
@@ -264,21 +265,26 @@ struct hs_resolve_args {
 #define HS_MANY_CHUNK 1024u /* slots that are counted together */
 
 /*
- * hs_many_mark, _rank, _gather, _remap, one after the other: a list of many
- * entries, by union. What the list mentions is brought to the staging area, in
- * address order, the hot rows among it from where they are; rows that find no
- * room there are read in place. No hot row changes. One launch uses the area at
- * a time. Of the counters, hits are the rows of the union that were hot, staged
- * those fetched over the link; mentions of either are not counted.
- * hs_many_rank and _gather: any grid of HS_THREADS; the others of whole warps.
+ * hs_many_mark, _rank, _hot, _gather, _remap, one after the other: a list of many
+ * entries, by union. What the list mentions is made hot, as by hs_resolve, if it is no
+ * more than one of HS_MANY_PART hot rows. Otherwise no hot row changes, and it is brought
+ * to the staging area, in address order, the hot rows among it from where they are; so is
+ * what gets no hot row. Rows that find no room there are read in place. One launch uses
+ * the area at a time. Of the counters, hits are the rows of the union that were hot,
+ * staged those fetched to the area; mentions of either are not counted.
+ * hs_many_rank and _gather: any grid of HS_THREADS; _mark and _remap of whole warps.
+ * _hot: struct hs_resolve_args for the one list of the union, of state[2] slots.
  */
+#define HS_MANY_PART 4u
 struct hs_many_args {
 	struct hs_resolve_args list; /* but for what comes after k */
 	uint32_t *bits;		     /* one for each slot; zero between launches */
 	uint64_t *ranked;     /* [words of bits] a word of them, and << 32 the rank of its first */
 	uint32_t *chunks;     /* [HS_MANY_CHUNK slots] how many are marked; zero between launches */
-	uint32_t *state;      /* rows of the union; blocks that are done, zero between launches */
+	uint32_t *state;      /* rows of the union; blocks that are done, zero between launches;
+			       * rows that are made hot */
 	int32_t *slots;	      /* [rows] the union */
+	int32_t *indices;     /* [rows] where its rows are for attention */
 	unsigned char *stage; /* of its first row */
 	int32_t stage_index;  /* that row as attention sees it */
 	uint32_t rows;	      /* that have room */

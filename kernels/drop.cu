@@ -123,6 +123,7 @@ HS_KERNEL(hs_prepare, struct hs_prepare_args)
 	entry->free = entry->spare_to = entry->rows;
 	entry->keeper = entry->stale = entry->listing = entry->appended = 0;
 	entry->claimed = entry->totals[HS_COUNT_MISSES] + entry->totals[HS_COUNT_INPLACE];
+	entry->unserved = 0;
 	entry->sort_from = a.any_order ? UINT32_MAX : order_from(entry);
 	entry->clock = entry->recent = entry->kept.need = 0;
 }

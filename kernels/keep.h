@@ -138,7 +138,7 @@ HS_DEVICE void keep_ready(struct hs_entry *entry, uint32_t from, uint64_t free, 
 
 /* What a count needs to know, asked for at once. */
 struct keep_words {
-	uint64_t claims;  /* misses and reads in place so far */
+	uint64_t claims;  /* misses, reads in place and unserved so far */
 	uint64_t claimed; /* and until the last count */
 	uint32_t recent, spare_to, stale, appended;
 };
@@ -147,12 +147,14 @@ HS_DEVICE struct keep_words keep_words(const struct hs_entry *entry)
 {
 	const uint64_t misses = hs_load_relaxed(&entry->totals[HS_COUNT_MISSES]);
 	const uint64_t inplace = hs_load_relaxed(&entry->totals[HS_COUNT_INPLACE]);
+	const uint64_t unserved = hs_load_relaxed(&entry->unserved);
 	const uint64_t claimed = hs_load_relaxed(&entry->claimed);
 	const uint32_t recent = hs_load_relaxed(&entry->recent);
 	const uint32_t spare_to = hs_load_relaxed(&entry->spare_to);
 	const uint32_t stale = hs_load_relaxed(&entry->stale);
 	const uint32_t appended = hs_load_relaxed(&entry->appended);
-	const struct keep_words w = {misses + inplace, claimed, recent, spare_to, stale, appended};
+	const struct keep_words w = {
+		misses + inplace + unserved, claimed, recent, spare_to, stale, appended};
 
 	return w;
 }

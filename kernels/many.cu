@@ -72,7 +72,7 @@ HS_DEVICE void many_count(uint64_t *total, uint32_t n)
 
 /*
  * One thread: from here on no other lane takes a hot row of the layer from its
- * slot, since the gather copies some. The lane is let go by the remap: what
+ * slot, since the gather copies some. The lane is let go by the remap where all that
  * attention reads lies in the staging area.
  */
 HS_DEVICE void many_enter(const struct hs_resolve_args *list)
@@ -184,8 +184,12 @@ HS_KERNEL_BOUNDED(hs_many_rank, struct hs_many_args, HS_THREADS)
 		own = a.chunks[chunk];
 		if (own)
 			many_rank(&a, chunk, sum);
-		if (chunk + 1 == chunks && !lane)
-			a.state[0] = sum + own;
+		if (chunk + 1 == chunks && !lane) {
+			const uint32_t all = sum + own, most = entry->rows / HS_MANY_PART;
+
+			a.state[0] = all;
+			a.state[2] = all <= a.rows && all <= most ? all : 0;
+		}
 	}
 }
 
@@ -208,7 +212,7 @@ HS_DEVICE uint64_t many_from(struct hs_entry *entry, int32_t slot)
 }
 
 /* A warp copies `count` rows that lie one after the other in the staging area;
- * each thread knows where one of them comes from. */
+ * each thread knows where one of them comes from. 0: there is none. */
 HS_DEVICE void many_copy(unsigned char *to, uint64_t from, uint32_t row, uint32_t count)
 {
 	const uint32_t units = row / 16, total = count * units;
@@ -227,14 +231,15 @@ HS_DEVICE void many_copy(unsigned char *to, uint64_t from, uint32_t row, uint32_
 				(uint64_t)(n - r * units) * 16;
 
 			/* Another lane may have just made the row hot. */
-			if (n < total)
+			if (n < total && at)
 				v[i] = at & 1 ? hs_load16(p) : hs_load16_stream(p);
 		}
 		HS_UNROLL
 		for (uint32_t i = 0; i < MANY_LOADS; i++) {
 			const uint32_t n = start + 32 * i + (threadIdx.x & 31);
+			const uint32_t r = (uint32_t)(n * inverse >> 32);
 
-			if (n < total)
+			if (__shfl_sync(0xffffffffu, from, r & 31) && n < total)
 				hs_store16(to + (uint64_t)n * 16, v[i]);
 		}
 	}
@@ -254,6 +259,7 @@ HS_KERNEL_BOUNDED(hs_many_gather, struct hs_many_args, HS_THREADS)
 	struct hs_entry *entry = &a.list.table->entries[a.list.layer];
 	const uint32_t chunks = (entry->slots + HS_MANY_CHUNK - 1) / HS_MANY_CHUNK;
 	const uint32_t lane = threadIdx.x & 31, batch = many_batch(entry);
+	const bool made_hot = a.state[2] != 0;
 	uint32_t total, hits = 0, staged = 0;
 
 	if (entry->state != HS_ENTRY_ON)
@@ -264,15 +270,24 @@ HS_KERNEL_BOUNDED(hs_many_gather, struct hs_many_args, HS_THREADS)
 	total = a.state[0] < a.rows ? a.state[0] : a.rows;
 	for (uint32_t first = many_warp() * batch; first < total; first += many_warps() * batch) {
 		const uint32_t left = total - first, count = left < batch ? left : batch;
+		uint32_t cold = lane < count, hot;
 		uint64_t from = 0;
-		uint32_t hot;
 
-		if (lane < count)
-			from = many_from(entry, a.slots[first + lane]);
+		if (cold) {
+			const int32_t slot = a.slots[first + lane];
+
+			cold = !made_hot || a.indices[first + lane] == slot;
+			if (cold) {
+				from = many_from(entry, slot);
+				a.indices[first + lane] = a.stage_index + (int32_t)(first + lane);
+			}
+		}
+		cold = (uint32_t)__popc(__ballot_sync(0xffffffffu, (int)cold));
 		hot = (uint32_t)__popc(__ballot_sync(0xffffffffu, (int)(from & 1)));
 		hits += hot;
-		staged += count - hot;
-		many_copy(a.stage + (uint64_t)first * entry->row, from, entry->row, count);
+		staged += cold - hot;
+		if (cold)
+			many_copy(a.stage + (uint64_t)first * entry->row, from, entry->row, count);
 	}
 	if (lane)
 		return;
@@ -297,7 +312,8 @@ HS_DEVICE void many_done(const struct hs_many_args *a, struct hs_entry *entry)
 		hs_store_relaxed(&entry->counts[i], hs_load_relaxed(&entry->totals[i]));
 	if (table->journal.what & HS_JOURNAL_LAUNCHES)
 		journal_launch(&table->journal, entry, a->list.layer, a->list.lane);
-	hs_store_release(&table->words[a->list.lane], 0u);
+	if (!a->state[2])
+		hs_store_release(&table->words[a->list.lane], 0u);
 }
 
 struct many_remap_shared {
@@ -340,7 +356,7 @@ HS_KERNEL_BOUNDED(hs_many_remap, struct hs_many_args, 1024)
 						      (uint32_t)__popc((uint32_t)word & below);
 
 				if (rank < a.rows)
-					index = a.stage_index + (int32_t)rank;
+					index = a.indices[rank];
 				else
 					inplace++;
 			}

@@ -57,8 +57,8 @@ struct resolve_tile {
 #define TILE_HAS(a, e) (!(e) || (a)->wide)
 
 /* One thread: for all of the block. */
-HS_DEVICE void resolve_begin(
-	const struct hs_resolve_args *a, const struct hs_entry *entry, struct resolve_block *s)
+HS_DEVICE void resolve_begin(const struct hs_resolve_args *a, const struct hs_entry *entry,
+	bool ranked, struct resolve_block *s)
 {
 	const struct hs_lane *own = &a->table->lanes[a->lane];
 	const uint64_t entries = (uint64_t)a->outer * a->inner * a->k;
@@ -79,13 +79,13 @@ HS_DEVICE void resolve_begin(
 		entry->stamp,
 		fetch_of(entry),
 		recent <= RESOLVE_EAGER,
-		(many >> a->layer % 32 & 1) && entries >= entry->sort_from,
+		!ranked && (many >> a->layer % 32 & 1) && entries >= entry->sort_from,
 	};
 
 	s->launch = l;
 	s->go = go;
 	s->base = base;
-	s->what = what;
+	s->what = ranked ? 0 : what;
 }
 
 /* A long list's rows are not numbered by a multiplication. */
@@ -285,86 +285,105 @@ HS_DEVICE void resolve_enter(const struct hs_resolve_args *a)
 	hs_fence();
 }
 
-HS_KERNEL_RESIDENT(hs_resolve, struct hs_resolve_args, HS_THREADS, RESOLVE_RESIDENT)
+/* All of a launch. ranked: the list is a union in the order of its addresses, which
+ * has no padding, reads nothing in place and is no launch of its own. */
+HS_DEVICE void resolve_all(const struct hs_resolve_args *a, bool ranked, union resolve_shared *s)
 {
-	HS_SHARED(union resolve_shared, s);
-	struct hs_entry *entry = &a.table->entries[a.layer];
-	struct hs_lane *own = &a.table->lanes[a.lane];
-	const uint32_t warp = threadIdx.x / 32, warps = a.blocks * HS_WARPS;
-	const uint32_t tiles = a.outer * a.inner * a.tiles;
+	struct hs_entry *entry = &a->table->entries[a->layer];
+	struct hs_lane *own = &a->table->lanes[a->lane];
+	const uint32_t warp = threadIdx.x / 32, warps = a->blocks * HS_WARPS;
+	const uint32_t tiles = a->outer * a->inner * a->tiles;
 	uint32_t tile = blockIdx.x * HS_WARPS + warp, waiting = 0;
 	struct resolve_warp *w = &s->r.warps[warp];
 	uint32_t hits = 0, padding = 0;
 	struct resolve_launch l;
 	struct resolve_tile t;
 
-	if (blockIdx.x == a.blocks) {
+	if (blockIdx.x == a->blocks) {
 		resolve_warm(entry);
 		return;
 	}
-	if (blockIdx.x > a.blocks) {
-		const struct hs_keep_args passes = {a.table, a.keep, a.lane, 0, false};
+	if (blockIdx.x > a->blocks) {
+		const struct hs_keep_args passes = {a->table, a->keep, a->lane, 0, false};
 
-		keep_block(&passes, blockIdx.x - a.blocks - 1, false, &s->keep);
+		keep_block(&passes, blockIdx.x - a->blocks - 1, false, &s->keep);
 		return;
 	}
 	/* All of this is under way at once: nothing that is loaded is used before
 	 * the barrier. */
-	t = tile_load(&a, tile);
+	t = tile_load(a, tile);
 	if (threadIdx.x <= RESOLVE_STALE)
 		s->r.count[threadIdx.x] = 0;
 	if (!threadIdx.x)
-		resolve_enter(&a);
+		resolve_enter(a);
 	else if (threadIdx.x == 32)
-		resolve_begin(&a, entry, &s->r);
+		resolve_begin(a, entry, ranked, &s->r);
 	__syncthreads();
 	l = s->r.launch;
 	if (l.state != HS_ENTRY_ON) {
-		for (; tile < tiles; tile += warps, t = tile_load(&a, tile))
-			tile_store(&a, &t, t.slot);
-		resolve_tell(&a, entry, s->r.what, &s->r.journal);
+		for (; tile < tiles; tile += warps, t = tile_load(a, tile))
+			tile_store(a, &t, t.slot);
+		resolve_tell(a, entry, s->r.what, &s->r.journal);
 		return;
 	}
 	for (;;) {
-		waiting = resolve_look(&a, &l, &t, &s->r, waiting, &hits, &padding);
+		waiting = resolve_look(a, &l, &t, &s->r, waiting, &hits, &padding);
 		tile += warps;
 		if (waiting && (tile >= tiles || waiting > RESOLVE_WAIT - 32 * HS_EACH)) {
 			__syncwarp();
-			resolve_miss(&a, &s->r, w, waiting);
+			resolve_miss(a, &s->r, w, waiting);
 			waiting = 0;
 		}
 		if (tile >= tiles)
 			break;
-		t = tile_load(&a, tile);
+		t = tile_load(a, tile);
 	}
 	hits = hs_warp_sum(hits);
 	padding = hs_warp_sum(padding);
 	if (!(threadIdx.x & 31)) {
 		hs_atomic_add(&s->r.count[HS_COUNT_HITS], hits);
-		hs_atomic_add(&s->r.count[HS_COUNT_PADDING], padding);
+		if (!ranked)
+			hs_atomic_add(&s->r.count[HS_COUNT_PADDING], padding);
 	}
 
-	if (RESOLVE_COUNTS && !blockIdx.x && !threadIdx.x)
+	if (RESOLVE_COUNTS && !ranked && !blockIdx.x && !threadIdx.x)
 		hs_atomic_add(&s->r.count[HS_COUNT_LAUNCHES], 1u);
 	__syncthreads();
 	if (!threadIdx.x && (s->r.count[HS_COUNT_MISSES] | s->r.count[HS_COUNT_INPLACE] |
 				    s->r.count[RESOLVE_STALE])) {
-		hs_store_relaxed(&own->missed[a.layer], 1u);
+		hs_store_relaxed(&own->missed[a->layer], 1u);
 		if (s->r.count[RESOLVE_STALE])
 			hs_atomic_add(&entry->stale, s->r.count[RESOLVE_STALE]);
 	}
 	if (threadIdx.x < HS_COUNTS && s->r.count[threadIdx.x])
-		hs_atomic_add(&entry->totals[threadIdx.x], (uint64_t)s->r.count[threadIdx.x]);
+		hs_atomic_add(ranked && threadIdx.x == HS_COUNT_INPLACE
+				      ? &entry->unserved
+				      : &entry->totals[threadIdx.x],
+			(uint64_t)s->r.count[threadIdx.x]);
 	if (l.walks) {
-		const uint64_t entries = (uint64_t)a.outer * a.inner * a.k;
+		const uint64_t entries = (uint64_t)a->outer * a->inner * a->k;
 
 		if (!threadIdx.x)
-			s->r.go = order_wait(own, a.blocks, s->r.go);
+			s->r.go = order_wait(own, a->blocks, s->r.go);
 		__syncthreads();
 		if (s->r.go && warp < ORDER_WARPS)
-			order_walk(entry, own, a.lane, s->r.base, entries, &w->missed);
+			order_walk(entry, own, a->lane, s->r.base, entries, &w->missed);
 	}
-	resolve_tell(&a, entry, s->r.what, &s->r.journal);
+	resolve_tell(a, entry, s->r.what, &s->r.journal);
+}
+
+HS_KERNEL_RESIDENT(hs_resolve, struct hs_resolve_args, HS_THREADS, RESOLVE_RESIDENT)
+{
+	HS_SHARED(union resolve_shared, s);
+
+	resolve_all(&a, false, s);
+}
+
+HS_KERNEL_RESIDENT(hs_many_hot, struct hs_resolve_args, HS_THREADS, RESOLVE_RESIDENT)
+{
+	HS_SHARED(union resolve_shared, s);
+
+	resolve_all(&a, true, s);
 }
 
 /* The passes alone. */

@@ -22,6 +22,7 @@ static const struct {
 	[HS_DEVICE_RESOLVE] = {"hs_resolve", sizeof(struct hs_resolve_args)},
 	[HS_DEVICE_MANY_MARK] = {"hs_many_mark", sizeof(struct hs_many_args)},
 	[HS_DEVICE_MANY_RANK] = {"hs_many_rank", sizeof(struct hs_many_args)},
+	[HS_DEVICE_MANY_HOT] = {"hs_many_hot", sizeof(struct hs_resolve_args)},
 	[HS_DEVICE_MANY_GATHER] = {"hs_many_gather", sizeof(struct hs_many_args)},
 	[HS_DEVICE_MANY_REMAP] = {"hs_many_remap", sizeof(struct hs_many_args)},
 	[HS_DEVICE_KEEP] = {"hs_keep", sizeof(struct hs_keep_args)},

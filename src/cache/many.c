@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include "src/base/log.h"
+#include "src/cache/resolve.h"
 
 #define RESERVE_SHARE 16
 #define THREADS 1024u /* of the kernels that go through the list */
@@ -12,8 +13,8 @@
 #define BROKEN UINT32_MAX /* a launch came to nothing half way: marks were left */
 
 struct area {
-	CUdeviceptr stage, slots; /* rows, and whose they are; 0: none */
-	uint32_t rows;		  /* slots are kept of */
+	CUdeviceptr stage, slots; /* rows, and whose they are and where; 0: none */
+	uint32_t rows;		  /* slots are kept of; a multiple of HS_EACH */
 	size_t bytes;
 	CUdeviceptr marks; /* ranks, bits, chunks and state, in that order */
 	uint32_t chunks;
@@ -47,9 +48,10 @@ static void make_stage(struct area *area, CUdeviceptr base, uint32_t row)
 
 	if (rows > hs_many_limits.rows_most)
 		rows = hs_many_limits.rows_most;
-	if (rows < hs_many_limits.rows_least)
+	rows -= rows % HS_EACH;
+	if (!rows || rows < hs_many_limits.rows_least)
 		return;
-	if (hs_memory_own(&area->slots, rows * sizeof(int32_t)))
+	if (hs_memory_own(&area->slots, 2 * rows * sizeof(int32_t)))
 		return;
 	if (hs_memory_hot(&area->stage, base, row, rows * row)) {
 		hs_memory_disown(area->slots);
@@ -65,7 +67,7 @@ static void make_stage(struct area *area, CUdeviceptr base, uint32_t row)
 static void make_marks(struct area *area, uint32_t slots)
 {
 	const uint32_t chunks = (slots + HS_MANY_CHUNK - 1) / HS_MANY_CHUNK;
-	const size_t bytes = 3 * bits_bytes(chunks) + (chunks + 2) * sizeof(uint32_t);
+	const size_t bytes = 3 * bits_bytes(chunks) + (chunks + 3) * sizeof(uint32_t);
 	CUdeviceptr marks;
 
 	if (chunks <= area->chunks || hs_memory_own(&marks, bytes))
@@ -179,13 +181,27 @@ static unsigned blocks_for(uint64_t warps, unsigned threads, unsigned most)
 	return blocks < most ? (unsigned)blocks : most;
 }
 
-static int launch(const struct hs_device *device, struct hs_many_args *args, uint32_t slots,
-	const struct hs_site *site)
+/* The union as a list of its own, of as many slots as are to be made hot. */
+static int make_hot(struct hs_device *device, struct hs_layer *layer, struct hs_lane_site *lane,
+	const struct hs_many_args *many, const struct hs_site *site)
+{
+	struct hs_resolve_args args = many->list;
+
+	args.indices = many->slots;
+	args.out = many->indices;
+	args.lengths = (const int32_t *)&many->state[2];
+	args.outer = args.inner = 1;
+	args.k = many->rows;
+	return hs_resolve_launch(device, HS_DEVICE_MANY_HOT, layer, lane, &args, site);
+}
+
+static int launch(struct hs_device *device, struct hs_layer *layer, struct hs_lane_site *lane,
+	struct hs_many_args *args, const struct hs_site *site)
 {
 	/* As the kernels deal them out: a warp takes 256 entries, a chunk, or rows. */
 	const uint64_t tiles =
 		(uint64_t)args->list.outer * args->list.inner * ((args->list.k + 255) / 256);
-	const uint64_t chunks = (slots + HS_MANY_CHUNK - 1) / HS_MANY_CHUNK;
+	const uint64_t chunks = (layer->slots + HS_MANY_CHUNK - 1) / HS_MANY_CHUNK;
 	const unsigned lists = blocks_for(tiles, THREADS, 2 * device->processors);
 	const struct {
 		enum hs_device_kernel kernel;
@@ -193,23 +209,25 @@ static int launch(const struct hs_device *device, struct hs_many_args *args, uin
 	} steps[] = {
 		{HS_DEVICE_MANY_MARK, lists, THREADS},
 		{HS_DEVICE_MANY_RANK, blocks_for(chunks, HS_THREADS, device->processors), 0},
+		{HS_DEVICE_MANY_HOT, 0, 0},
 		{HS_DEVICE_MANY_GATHER, blocks_for(args->rows, HS_THREADS, device->processors), 0},
 		{HS_DEVICE_MANY_REMAP, lists, THREADS},
 	};
 	int error;
 
 	for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-		error = hs_device_launch(device, steps[i].kernel, steps[i].blocks, steps[i].threads,
-			args, sizeof(*args), site);
+		error = steps[i].kernel == HS_DEVICE_MANY_HOT
+				? make_hot(device, layer, lane, args, site)
+				: hs_device_launch(device, steps[i].kernel, steps[i].blocks,
+					  steps[i].threads, args, sizeof(*args), site);
 		if (error)
 			return error;
 	}
 	return 0;
 }
 
-int hs_many_resolve(const struct hs_device *device, const struct hs_layer *layer,
-	const struct hs_lane_site *lane, const struct hs_resolve_args *list,
-	const struct hs_site *site)
+int hs_many_resolve(struct hs_device *device, struct hs_layer *layer, struct hs_lane_site *lane,
+	const struct hs_resolve_args *list, const struct hs_site *site)
 {
 	struct area *area = &areas[layer->device];
 	struct hs_many_args args = {.list = *list};
@@ -227,11 +245,12 @@ int hs_many_resolve(const struct hs_device *device, const struct hs_layer *layer
 	args.stage =
 		(unsigned char *)(uintptr_t)(layer->base + (uint64_t)args.stage_index * layer->row);
 	args.slots = (int32_t *)(uintptr_t)area->slots;
+	args.indices = args.slots + area->rows;
 	args.ranked = (uint64_t *)(uintptr_t)area->marks;
 	args.bits = (uint32_t *)(uintptr_t)(area->marks + 2 * bits);
 	args.chunks = (uint32_t *)(uintptr_t)(area->marks + 3 * bits);
 	args.state = args.chunks + area->chunks;
-	error = launch(device, &args, layer->slots, site);
+	error = launch(device, layer, lane, &args, site);
 	if (error)
 		atomic_store(&area->owner, BROKEN);
 	return error;

@@ -4,7 +4,7 @@
 
 /*
  * Launches whose lists have very many entries (prefill over the paged cache):
- * their union is copied to a staging area, see struct hs_many_args. A device has
+ * their union is made hot or copied to a staging area, see struct hs_many_args. A device has
  * one area, for all its layers; from one safe moment to the next it belongs to
  * the first eager lane that uses it. Captured launches never do: nobody knows
  * when they are replayed, and graphs are for decoding.
@@ -36,9 +36,8 @@ void hs_many_forget(CUdevice device);
  * that launch, or another negative errno: then the launch goes on with the
  * engine's own list. Launch path.
  */
-int hs_many_resolve(const struct hs_device *device, const struct hs_layer *layer,
-	const struct hs_lane_site *lane, const struct hs_resolve_args *list,
-	const struct hs_site *site);
+int hs_many_resolve(struct hs_device *device, struct hs_layer *layer, struct hs_lane_site *lane,
+	const struct hs_resolve_args *list, const struct hs_site *site);
 
 /* Room of the device's area for the layer: the index of its first row, and rows;
  * 0 when there is none. */

@@ -128,13 +128,17 @@ static void pay(struct hs_device *device, struct hs_lane_site *lane, const struc
 	}
 }
 
-static int enqueue(struct hs_device *device, struct hs_layer *layer, struct hs_lane_site *lane,
-	struct hs_resolve_args *args, const struct hs_site *site)
+int hs_resolve_launch(struct hs_device *device, enum hs_device_kernel kernel,
+	struct hs_layer *layer, struct hs_lane_site *lane, struct hs_resolve_args *args,
+	const struct hs_site *site)
 {
 	const uint64_t lists = (uint64_t)args->outer * args->inner, entries = lists * args->k;
 	uint32_t least = entries < layer->rows / 2 ? (uint32_t)entries : layer->rows / 2;
 	int error;
 
+	args->blocks = shape(args, device->processors);
+	if (lists * args->tiles > UINT32_MAX / 2)
+		return -EINVAL;
 	pthread_mutex_lock(&lane->lock);
 	pay(device, lane, layer, site);
 	/* A long list comes without notice: room for it is made now. */
@@ -144,7 +148,7 @@ static int enqueue(struct hs_device *device, struct hs_layer *layer, struct hs_l
 		pass(device, lane, (struct hs_keep_args){.keep = passes(NULL, layer)}, site);
 	}
 	args->keep = passes(lane->count, lane->evict);
-	error = hs_device_launch(device, HS_DEVICE_RESOLVE,
+	error = hs_device_launch(device, kernel,
 		args->blocks + 1 + args->keep.count_blocks + args->keep.evict_blocks, 0, args,
 		sizeof(*args), site);
 	if (!error) {
@@ -208,10 +212,7 @@ int hs_cache_resolve(struct hs_layer *layer, const struct hs_list *list, const s
 			*remapped = out;
 		return error;
 	}
-	args.blocks = shape(&args, device->processors);
-	if ((uint64_t)list->outer * list->inner * args.tiles > UINT32_MAX / 2)
-		return -EINVAL;
-	error = enqueue(device, layer, lane, &args, site);
+	error = hs_resolve_launch(device, HS_DEVICE_RESOLVE, layer, lane, &args, site);
 	if (!error)
 		*remapped = out;
 	return error;

@@ -10,6 +10,7 @@ static const struct {
 	{"hs_resolve", HS_TRACE_SWAP_IN},
 	{"hs_many_mark", HS_TRACE_STAGE},
 	{"hs_many_rank", HS_TRACE_STAGE},
+	{"hs_many_hot", HS_TRACE_STAGE},
 	{"hs_many_gather", HS_TRACE_STAGE},
 	{"hs_many_remap", HS_TRACE_SWAP_IN}, /* tells the launch */
 	{"hs_invalidate", HS_TRACE_INVALIDATE},

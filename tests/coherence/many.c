@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Lists of many entries: two layers, whose bases are not congruent, read
- * through one staging area; rows written between launches; a
- * second stream. Links the driver as an engine does, with our library in front
- * of it. What was staged is told by the library's own counters.
+ * through one staging area, or with a hot buffer that has room for their unions through
+ * that; rows written between launches; a second stream. Links the driver as an engine
+ * does, with our library in front of it. What was staged is told by the library's own
+ * counters.
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -185,20 +186,17 @@ static unsigned long long sum_of(const char *text, const char *name)
 	return sum;
 }
 
-int main(void)
+/* All of it with so many hot rows a layer; what was staged and what was fetched to hot
+ * rows. Returns the child's status. */
+static int run(const char *slots, unsigned long long *staged, unsigned long long *misses)
 {
 	char path[64], text[65536] = "";
-	unsigned long long staged;
 	int status;
 	FILE *file;
 	pid_t pid;
 
 	snprintf(path, sizeof(path), "/tmp/hs-many-%d.prom", (int)getpid());
-	setenv("SOFTGPU_MEMORY_MIB", "1024", 0);
-	setenv("HISPARSE_WINDOW_MIB", "24", 0);
-	setenv("HISPARSE_HOST_GIB", "0.5", 0);
-	setenv("HISPARSE_PLACE", "host", 0);
-	setenv("HISPARSE_SLOTS", "2048", 0);
+	setenv("HISPARSE_SLOTS", slots, 1);
 	setenv("HISPARSE_METRICS", path, 1);
 	pid = fork();
 	if (!pid) {
@@ -212,9 +210,30 @@ int main(void)
 	EXPECT(file && fread(text, 1, sizeof(text) - 1, file) > 0);
 	fclose(file);
 	unlink(path);
+	*staged = sum_of(text, "hisparse_layer_staged_total");
+	*misses = sum_of(text, "hisparse_layer_misses_total");
+	fprintf(stderr, "%s hot rows: %llu rows staged, %llu missed\n", slots, *staged, *misses);
+	return 0;
+}
+
+int main(void)
+{
+	unsigned long long staged, misses;
+	int status;
+
+	setenv("SOFTGPU_MEMORY_MIB", "1024", 0);
+	setenv("HISPARSE_WINDOW_MIB", "24", 0);
+	setenv("HISPARSE_HOST_GIB", "0.5", 0);
+	setenv("HISPARSE_PLACE", "host", 0);
 	/* The unions are 3000, 3000, about 2064 and 2000 rows, less what is hot. */
-	staged = sum_of(text, "hisparse_layer_staged_total");
-	fprintf(stderr, "%llu rows staged\n", staged);
+	status = run("2048", &staged, &misses);
+	if (status)
+		return status;
 	EXPECT(staged > 9000 && staged < 10100);
+	/* With room for them: 3000, 3000 and what was written of the third; the fourth. */
+	status = run("16384", &staged, &misses);
+	if (status)
+		return status;
+	EXPECT(misses > 8000 && misses < 8900 && staged < 100);
 	return 0;
 }

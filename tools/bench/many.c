@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a prefill's lists cost: many query rows whose union is the whole prefix,
- * staged by union (src/cache/many.h), beside the same lists by the ordinary
+ * made hot or staged by union (src/cache/many.h), beside the same lists by the ordinary
  * resolve with no row hot, and beside the bytes over the link. The prefix lies
  * in pages all over its layer's window. The L2 is flushed before every call,
  * every entry of every list is checked, byte by byte.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,47 +15,27 @@
 #include "src/cache/device.h"
 #include "src/cache/many.h"
 #include "tools/bench/median.h"
+#include "tools/bench/many_plan.h"
 #include "tools/bench/memory.h"
 #include "tools/bench/place.h"
 #include "tools/bench/rows.h"
 #include "tools/bench/swapin_abi.h"
 #include "tools/bench/workers.h"
 
-enum { PHASES = 4, MARKS = 2 * PHASES, PREFIXES = 8, LAYERS = 32, LINK_GBS = 45 };
+enum { PHASES = 5, MARKS = 2 * PHASES, LINK_GBS = 45 };
 
-static const char usage[] =
-	"usage: many [options]\n"
-	"  --rows N          8192 query rows\n"
-	"  --k N             2048 slots in each\n"
-	"  --prefix N,N,...  4096,32768,131072 positions, multiples of 64\n"
-	"  --row N           656 bytes of a KV row\n"
-	"  --layers N        4, each with a window of its own\n"
-	"  --window-mib N    2048\n"
-	"  --staging N       163840 rows\n"
-	"  --hot N           65536 hot rows a layer, for the ordinary resolve\n"
-	"  --repeat N        10 calls a layer of each kind; medians are printed\n"
-	"  --flush-mib N     256 MiB are written between two calls\n"
-	"  --seed N          1\n"
-	"  --memory KIND     managed or registered: of which kind the windows are\n"
-	"  --json\n";
-
-static const char *const phases[PHASES] = {"mark", "rank", "gather", "remap"};
+static const enum hs_device_kernel steps[PHASES] = {HS_DEVICE_MANY_MARK, HS_DEVICE_MANY_RANK,
+	HS_DEVICE_MANY_HOT, HS_DEVICE_MANY_GATHER, HS_DEVICE_MANY_REMAP};
+static const char *const phases[PHASES] = {"mark", "rank", "hot", "gather", "remap"};
 
 extern const unsigned char swapin_image[];
 
-static struct {
-	uint64_t rows, k, row, layers, window_mib, staging, hot, repeat, flush_mib, seed;
-	uint64_t prefix[PREFIXES];
-	unsigned prefixes;
-	enum hs_rows_kind kind;
-	bool json;
-} plan = {8192, 2048, 656, 4, 2048, 163840, 65536, 10, 256, 1, {4096, 32768, 131072}, 3,
-	HS_ROWS_MANAGED, false};
+static struct hs_many_plan plan;
 
 static struct {
 	struct hs_rows pool;
-	struct hs_window *windows[LAYERS];
-	struct hs_layer *layers[LAYERS];
+	struct hs_window *windows[HS_MANY_LAYERS];
+	struct hs_layer *layers[HS_MANY_LAYERS];
 	CUstream stream;
 	CUfunction check;
 	CUdeviceptr list, flush, result;
@@ -66,8 +45,9 @@ static struct {
 } bench;
 
 struct cell {
-	uint64_t prefix, hits, staged, misses, inplace; /* of one call each, in order */
-	double phase[PHASES], total, host, ordinary;	/* us */
+	uint64_t prefix, hits, staged, fetched;	     /* of the first call */
+	uint64_t misses, inplace;		     /* of an ordinary one */
+	double phase[PHASES], total, host, ordinary; /* us */
 };
 
 static void must(CUresult result, const char *what)
@@ -87,9 +67,9 @@ static void need(int error, const char *what)
 	exit(1);
 }
 
-static uint64_t entries(void)
+static size_t entries(void)
 {
-	return plan.rows * plan.k;
+	return hs_many_plan_entries(&plan);
 }
 
 static uint64_t window_bytes(void)
@@ -152,10 +132,14 @@ static CUresult marked_launch(CUfunction function, unsigned gx, unsigned gy, uns
 	unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params,
 	void **extra)
 {
+	const struct hs_device *device = hs_device_current();
+	bool step = false;
 	CUresult result;
 
-	if (bench.marked + 2 > MARKS)
-		return CUDA_ERROR_UNKNOWN;
+	for (unsigned p = 0; p < PHASES; p++)
+		step |= function == device->kernels[steps[p]];
+	if (!step || bench.marked + 2 > MARKS)
+		return real_launch(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
 	TRY(hs_driver.cuEventRecord(bench.marks[bench.marked++], stream));
 	result = real_launch(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
 	TRY(hs_driver.cuEventRecord(bench.marks[bench.marked++], stream));
@@ -187,9 +171,12 @@ static double call(unsigned layer, CUdeviceptr *remapped, double *host)
 		.inner = 1,
 		.k = (uint32_t)plan.k,
 		.outer_stride = (int64_t)plan.k};
+	const struct hs_slots fresh = {
+		.slots = bench.list, .count = (uint32_t)plan.fresh, .width = sizeof(int32_t)};
 	double start;
 	int error;
 
+	hs_cache_written(bench.layers[layer], &fresh, &site);
 	TRY(hs_driver.cuMemsetD32Async(
 		bench.flush, 0, (plan.flush_mib << 20) / sizeof(uint32_t), bench.stream));
 	TRY(hs_driver.cuEventRecord(bench.from, bench.stream));
@@ -235,6 +222,18 @@ static void check(unsigned layer, CUdeviceptr remapped, uint32_t low, uint32_t c
 	exit(1);
 }
 
+/* Rows are in the staging area, or else hot. */
+static void check_many(unsigned layer, CUdeviceptr remapped, bool staged)
+{
+	const struct hs_layer *l = bench.layers[layer];
+	int32_t low = (int32_t)((l->hot - l->base) / l->row);
+	uint32_t count = l->rows;
+
+	if (staged)
+		count = hs_many_room(l, &low);
+	check(layer, remapped, (uint32_t)low, count);
+}
+
 static void drop_all(unsigned layer)
 {
 	hs_cache_wrote(bench.windows[layer], 0, 0, &(struct hs_site){.stream = bench.stream});
@@ -246,18 +245,18 @@ static void measure_many(struct cell *cell)
 	double *times = calloc((PHASES + 2) * calls, sizeof(*times)), unused;
 	struct hs_cache_counts before, after;
 	CUdeviceptr remapped;
-	int32_t low;
 
 	if (!times)
 		exit(1);
 	hs_many_limits.entries = entries();
 	for (unsigned layer = 0; layer < plan.layers; layer++) {
-		const uint32_t room = hs_many_room(bench.layers[layer], &low);
-
 		hs_cache_read(NULL, &before);
 		call(layer, &remapped, &unused); /* also takes memory for the list */
 		hs_cache_read(NULL, &after);
-		check(layer, remapped, (uint32_t)low, room);
+		cell->hits = after.hits - before.hits;
+		cell->staged = after.staged - before.staged;
+		cell->fetched = after.misses - before.misses;
+		check_many(layer, remapped, cell->staged);
 		for (unsigned i = 0; i < plan.repeat; i++) {
 			double *at = times + layer * plan.repeat + i;
 
@@ -268,16 +267,14 @@ static void measure_many(struct cell *cell)
 			call(layer, &remapped, &unused);
 			hs_driver.cuLaunchKernel = real_launch;
 			if (bench.marked != MARKS) {
-				fprintf(stderr, "many: the lists were not staged\n");
+				fprintf(stderr, "many: the lists went the ordinary way\n");
 				exit(1);
 			}
 			for (unsigned p = 0; p < PHASES; p++)
 				at[p * calls] = between(bench.marks[2 * p], bench.marks[2 * p + 1]);
 		}
-		check(layer, remapped, (uint32_t)low, room);
+		check_many(layer, remapped, cell->staged);
 	}
-	cell->hits = after.hits - before.hits;
-	cell->staged = after.staged - before.staged;
 	for (unsigned p = 0; p < PHASES; p++)
 		cell->phase[p] = hs_bench_median(times + p * calls, calls);
 	cell->total = hs_bench_median(times + PHASES * calls, calls);
@@ -330,21 +327,22 @@ static void print_text(const struct cell *cell)
 	for (unsigned p = 0; p < PHASES; p++)
 		printf(" %8.1f", cell->phase[p]);
 	printf(" %8.1f %8.1f %6.1f %6.1f %8.1f %9.1f %9llu %10llu\n", cell->total, link_us(cell),
-		gbs(cell, cell->phase[2]), gbs(cell, cell->total), cell->host, cell->ordinary,
+		gbs(cell, cell->phase[3]), gbs(cell, cell->total), cell->host, cell->ordinary,
 		(unsigned long long)cell->misses, (unsigned long long)cell->inplace);
 	fflush(stdout);
 }
 
 static void print_json(const struct cell *cell, bool first)
 {
-	printf("%s{\"prefix\":%llu,\"staged\":%llu,\"hits\":%llu,\"bytes\":%llu", first ? "" : ",",
-		(unsigned long long)cell->prefix, (unsigned long long)cell->staged,
-		(unsigned long long)cell->hits, (unsigned long long)(cell->staged * plan.row));
+	printf("%s{\"prefix\":%llu,\"staged\":%llu,\"hits\":%llu,\"fetched\":%llu,\"bytes\":%llu",
+		first ? "" : ",", (unsigned long long)cell->prefix,
+		(unsigned long long)cell->staged, (unsigned long long)cell->hits,
+		(unsigned long long)cell->fetched, (unsigned long long)(cell->staged * plan.row));
 	for (unsigned p = 0; p < PHASES; p++)
 		printf(",\"%s_us\":%.2f", phases[p], cell->phase[p]);
 	printf(",\"total_us\":%.2f,\"link_us\":%.2f,\"gather_gbs\":%.2f,\"host_us\":%.2f,"
 	       "\"ordinary_us\":%.2f,\"ordinary_misses\":%llu,\"ordinary_inplace\":%llu}",
-		cell->total, link_us(cell), gbs(cell, cell->phase[2]), cell->host, cell->ordinary,
+		cell->total, link_us(cell), gbs(cell, cell->phase[3]), cell->host, cell->ordinary,
 		(unsigned long long)cell->misses, (unsigned long long)cell->inplace);
 }
 
@@ -402,55 +400,6 @@ static void open_bench(void)
 	need(bench.host ? 0 : -ENOMEM, "list");
 }
 
-static bool parse_prefixes(char *text)
-{
-	plan.prefixes = 0;
-	for (char *one = strtok(text, ","); one; one = strtok(NULL, ",")) {
-		if (plan.prefixes == PREFIXES)
-			return false;
-		plan.prefix[plan.prefixes++] = strtoull(one, NULL, 10);
-		if (!plan.prefix[plan.prefixes - 1] ||
-			plan.prefix[plan.prefixes - 1] % HS_PLACE_PAGE)
-			return false;
-	}
-	return plan.prefixes > 0;
-}
-
-static bool parse_memory(const char *text)
-{
-	const bool managed = !strcmp(text, "managed");
-
-	plan.kind = managed ? HS_ROWS_MANAGED : HS_ROWS_REGISTERED;
-	return managed || !strcmp(text, "registered");
-}
-
-static bool parse(int argc, char **argv)
-{
-	uint64_t *const numbers[] = {&plan.rows, &plan.k, &plan.row, &plan.layers, &plan.window_mib,
-		&plan.staging, &plan.hot, &plan.repeat, &plan.flush_mib, &plan.seed};
-	enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
-	const struct option options[] = {{"rows", 1, NULL, 0}, {"k", 1, NULL, 1},
-		{"row", 1, NULL, 2}, {"layers", 1, NULL, 3}, {"window-mib", 1, NULL, 4},
-		{"staging", 1, NULL, 5}, {"hot", 1, NULL, 6}, {"repeat", 1, NULL, 7},
-		{"flush-mib", 1, NULL, 8}, {"seed", 1, NULL, 9}, {"prefix", 1, NULL, 10},
-		{"json", 0, NULL, 11}, {"memory", 1, NULL, 12}, {0}};
-	int option;
-
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if ((option == 10 && !parse_prefixes(optarg)) ||
-			(option == 12 && !parse_memory(optarg)) || option > 12)
-			return false;
-		if (option < NUMBERS)
-			*numbers[option] = strtoull(optarg, NULL, 10);
-		plan.json |= option == 11;
-	}
-	for (unsigned i = 0; i < NUMBERS; i++)
-		if (!*numbers[i])
-			return false;
-	return optind == argc && plan.layers <= LAYERS && plan.row % 16 == 0 &&
-	       entries() <= UINT32_MAX / 2;
-}
-
 int main(int argc, char **argv)
 {
 	struct cell cell;
@@ -458,8 +407,8 @@ int main(int argc, char **argv)
 	const char *memory;
 	int driver = 0;
 
-	if (!parse(argc, argv)) {
-		fputs(usage, stderr);
+	if (!hs_many_plan_parse(&plan, argc, argv)) {
+		fputs(hs_many_plan_usage, stderr);
 		return 2;
 	}
 	open_driver(name);
@@ -477,12 +426,12 @@ int main(int argc, char **argv)
 	else
 		printf("%s, %llu rows x %llu, %llu-byte rows, %llu layers x %llu MiB of %s memory; "
 		       "us, medians\n"
-		       "%8s %8s %8s %8s %8s %8s %8s %8s %8s %6s %6s %8s %9s %9s %10s\n",
+		       "%8s %8s %8s %8s %8s %8s %8s %8s %8s %8s %6s %6s %8s %9s %9s %10s\n",
 			name, (unsigned long long)plan.rows, (unsigned long long)plan.k,
 			(unsigned long long)plan.row, (unsigned long long)plan.layers,
 			(unsigned long long)plan.window_mib, memory, "prefix", "staged", "MB",
-			phases[0], phases[1], phases[2], phases[3], "total", "link", "GB/s", "all",
-			"host", "ordinary", "misses", "in place");
+			phases[0], phases[1], phases[2], phases[3], phases[4], "total", "link",
+			"GB/s", "all", "host", "ordinary", "misses", "in place");
 	for (unsigned i = 0; i < plan.prefixes; i++) {
 		cell = (struct cell){.prefix = plan.prefix[i]};
 		fill_list(plan.prefix[i]);
