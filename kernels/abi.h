@@ -313,21 +313,37 @@ struct hs_forget_args {
 	uint32_t count, width, unit;
 };
 
-/* Block tables as they were at the launch before: two copies of [HS_BLOCKS_ROWS]
- * [columns] after the head, of which `current` is the last. */
+/* Rows of block tables as they were at a launch. */
 #define HS_BLOCKS_ROWS 1024u
-struct hs_blocks_head {
-	uint32_t current;
-	uint32_t blocks[2][HS_BLOCKS_ROWS]; /* entries of each row, 0: not seen */
+#define HS_BLOCKS_STRIDE(columns) (((columns) + 3) & ~3u) /* rows begin at 16 bytes */
+struct hs_blocks_row {
+	uint32_t blocks;  /* entries, 0: not seen */
+	uint32_t differs; /* UINT32_MAX less the first one that this row had not at the
+			   * launch before, 0: it had all */
 };
 
 /*
- * hs_blocks: drops the slots of every block that stands in a row of the table
- * where no row of the launch before had it after the same entries, and saves the
- * table. ids: NULL, or the row of each block of threads, equal ones side by side.
- * lengths: slots in use of each row; NULL: not known, and entries past them are
- * whatever was there. A block of threads a row; hs_blocks_done follows it.
+ * Of the launch before, the present one and the next one, in turn; two copies of
+ * [HS_BLOCKS_ROWS][HS_BLOCKS_STRIDE] entries follow, of the first two. Each
+ * kernel reads one of the words and writes the other one, so its blocks agree.
  */
+#define HS_BLOCKS_TURNS 6u /* a multiple of 3 and of 2 */
+struct hs_blocks_head {
+	uint32_t turn, compared;
+	struct hs_blocks_row rows[3][HS_BLOCKS_ROWS];
+} __attribute__((aligned(16)));
+
+/*
+ * hs_blocks: compares each row with what it was at the launch before, and saves
+ * it. hs_blocks_done, with the same arguments and grid: drops the slots of every
+ * block that stands in a row of the table where no row of the launch before had it
+ * after the same entries. ids: NULL, or which row each of the grid is, equal ones
+ * side by side. lengths: slots in use of each row; NULL: not known, and entries
+ * past them are whatever was there. `parts` blocks of HS_THREADS a row.
+ */
+#define HS_BLOCKS_LOADS 2u /* 16-byte loads from a row that a thread has in flight */
+#define HS_BLOCKS_TILE (HS_THREADS * 4 * HS_BLOCKS_LOADS)
+#define HS_BLOCKS_UNIT 2048u /* at most: a tile's slots in all layers fit 32 bits */
 struct hs_blocks_args {
 	struct hs_table *table;
 	struct hs_blocks_head *head;
@@ -336,10 +352,7 @@ struct hs_blocks_args {
 	const int32_t *lengths;
 	const int32_t *ids;
 	uint64_t stride; /* entries from row to row */
-	uint32_t columns, unit;
-};
-struct hs_blocks_done_args {
-	struct hs_blocks_head *head;
+	uint32_t columns, unit, parts;
 };
 
 /* A region of `rows` pieces of `bytes` (a multiple of 4), `stride` bytes apart. */

@@ -50,7 +50,8 @@ void hs_cache_arrived(const struct hs_slots *list, uint32_t unit, const struct h
 static CUdeviceptr saved(struct hs_device *device, uint32_t columns)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	const size_t copies = 2 * (size_t)HS_BLOCKS_ROWS * columns * sizeof(int32_t);
+	const size_t copies =
+		2 * (size_t)HS_BLOCKS_ROWS * HS_BLOCKS_STRIDE(columns) * sizeof(int32_t);
 	CUdeviceptr at = 0;
 
 	pthread_mutex_lock(&lock);
@@ -61,6 +62,17 @@ static CUdeviceptr saved(struct hs_device *device, uint32_t columns)
 	}
 	pthread_mutex_unlock(&lock);
 	return atomic_load(&device->columns) == columns ? atomic_load(&device->blocks) : 0;
+}
+
+/* Blocks of threads a row: as many as its columns keep busy, unless the rows do.
+ * Lengths are not known here: a graph is replayed with others. */
+static uint32_t parts_of(const struct hs_device *device, const struct hs_blocks *table)
+{
+	const uint32_t tiles = (table->columns + HS_BLOCKS_TILE - 1) / HS_BLOCKS_TILE;
+	const uint32_t most = 8 * device->processors / table->rows;
+	const uint32_t parts = tiles < most ? tiles : most;
+
+	return parts ? parts : 1;
 }
 
 void hs_cache_tabled(const struct hs_blocks *table, const struct hs_site *site)
@@ -74,7 +86,6 @@ void hs_cache_tabled(const struct hs_blocks *table, const struct hs_site *site)
 		.columns = table->columns,
 		.unit = table->unit,
 	};
-	struct hs_blocks_done_args done;
 	struct hs_lane_site *lane;
 	CUdeviceptr head;
 
@@ -85,16 +96,21 @@ void hs_cache_tabled(const struct hs_blocks *table, const struct hs_site *site)
 		return;
 	if (lane)
 		lane->tabled = table->blocks;
-	head = table->ids || table->rows <= HS_BLOCKS_ROWS ? saved(device, table->columns) : 0;
+	head = table->unit <= HS_BLOCKS_UNIT && (table->ids || table->rows <= HS_BLOCKS_ROWS)
+		       ? saved(device, table->columns)
+		       : 0;
 	if (!head) {
 		drop_all(device, site);
 		return;
 	}
 	args.table = (struct hs_table *)(uintptr_t)device->table;
-	args.head = done.head = (struct hs_blocks_head *)(uintptr_t)head;
+	args.parts = parts_of(device, table);
+	args.head = (struct hs_blocks_head *)(uintptr_t)head;
 	args.saved = (int32_t *)(uintptr_t)(head + sizeof(*args.head));
-	hs_device_launch(device, HS_DEVICE_BLOCKS, table->rows, 0, &args, sizeof(args), site);
-	hs_device_launch(device, HS_DEVICE_BLOCKS_DONE, 1, 0, &done, sizeof(done), site);
+	hs_device_launch(
+		device, HS_DEVICE_BLOCKS, table->rows * args.parts, 0, &args, sizeof(args), site);
+	hs_device_launch(device, HS_DEVICE_BLOCKS_DONE, table->rows * args.parts, 0, &args,
+		sizeof(args), site);
 }
 
 /* Tables are looked at once a step, which ends with the last layer. */

@@ -30,7 +30,7 @@ static const struct {
 	[HS_DEVICE_DROP] = {"hs_drop", sizeof(struct hs_drop_args)},
 	[HS_DEVICE_FORGET] = {"hs_forget", sizeof(struct hs_forget_args)},
 	[HS_DEVICE_BLOCKS] = {"hs_blocks", sizeof(struct hs_blocks_args)},
-	[HS_DEVICE_BLOCKS_DONE] = {"hs_blocks_done", sizeof(struct hs_blocks_done_args)},
+	[HS_DEVICE_BLOCKS_DONE] = {"hs_blocks_done", sizeof(struct hs_blocks_args)},
 	[HS_DEVICE_POISON] = {"hs_poison", sizeof(struct hs_poison_args)},
 	[HS_DEVICE_HASH] = {"hs_hash_rows", sizeof(struct hs_hash_args)},
 	[HS_DEVICE_COMPARE] = {"hs_compare_hashes", sizeof(struct hs_compare_args)},
