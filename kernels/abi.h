@@ -284,7 +284,7 @@ struct hs_many_args {
 	uint32_t *state;      /* rows of the union; blocks that are done, zero between launches;
 			       * rows that are made hot */
 	int32_t *slots;	      /* [rows] the union */
-	int32_t *indices;     /* [rows] where its rows are for attention */
+	int32_t *indices;     /* [rows] where its rows are for attention, if any are hot */
 	unsigned char *stage; /* of its first row */
 	int32_t stage_index;  /* that row as attention sees it */
 	uint32_t rows;	      /* that have room */

@@ -381,6 +381,29 @@ static void test_come_and_go(void **s)
 	assert_true(staged < misses / 2);
 }
 
+/* After launches that only hit no row is listed for misses; who finds none asks for them. */
+static void test_asks_for_rows(void **s)
+{
+	struct hs_cache_counts c = {0};
+	struct hs_site site;
+	struct hs_list list;
+
+	(void)s;
+	start_hot(512, RIG_SLOTS, 0);
+	site = rig_site(0);
+	for (uint32_t n = 0; n < 120; n++) {
+		list = list_of(RIG_FIRST + n % 4 * 128, RIG_FIRST + n % 4 * 128 + 128);
+		c = make_hot(&list, &site);
+	}
+	assert_int_equal(c.hits, 128);
+	list = list_of(RIG_FIRST + 600, RIG_FIRST + 700);
+	c = make_hot(&list, &site);
+	assert_int_equal(c.staged, 100);
+	for (int n = 0; n < 4; n++)
+		c = make_hot(&list, &site);
+	assert_int_equal(c.hits, 100);
+}
+
 /* One area, whatever the layer's base and row. */
 static void test_room(void **s)
 {
@@ -425,6 +448,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_hot_rows),
 		cmocka_unit_test(test_made_hot),
 		cmocka_unit_test(test_come_and_go),
+		cmocka_unit_test(test_asks_for_rows),
 		cmocka_unit_test(test_room),
 	};
 
