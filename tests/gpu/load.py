@@ -8,7 +8,8 @@ KIND or KIND:key=value,key=value, run one after another in one engine:
   turns    lens=3000+5000+…, tokens=32: the same prompts twice, with log-probabilities
   bench    copies=2, lens, tokens=256: copies of each prompt, all at once; until=FILE: again
            and again until there is such a file
-  tiny     one prompt of 3,000 tokens, 8 tokens: lets the windows become known
+  tiny     one prompt of prompt=3000 tokens, 8 tokens: lets the windows become known, and what an
+           engine makes at its first request be made
   batch    n=64, prompt=20000, tokens=256, name=…: n different prompts at once
   decode   n=32, prompt=128, tokens=64, repeat=40, skip=3: decode speed in many short windows
            after some that do not count; meet=FILE: begins when another process, too, has got here
@@ -153,7 +154,7 @@ def bench(client, o, out):
 
 
 def tiny(client, o, out):
-    ask(client, [Request(ids, int(o.get("tokens", 8))) for ids in prompts(3, [3000])])
+    ask(client, [Request(ids, int(o.get("tokens", 8))) for ids in prompts(3, [int(o.get("prompt", 3000))])])
 
 
 def batch(client, o, out):
