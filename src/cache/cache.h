@@ -115,9 +115,16 @@ int hs_cache_ready(void);
  */
 void hs_cache_settle(void);
 
-/* Bytes beyond those that they have for which the layers with rows on the host had use:
- * for HISPARSE_SLOTS hot rows each, or as many as they would take. Safe moments. */
-size_t hs_cache_wanted(CUdevice device);
+/* The layers with rows on the host: their bytes, those of the hot rows that they have, and
+ * of HISPARSE_SLOTS hot rows each, or as many as they would take. Safe moments. */
+struct hs_cache_wants {
+	uint64_t bytes, has, most;
+};
+struct hs_cache_wants hs_cache_wants(CUdevice device);
+
+/* Safe moment, as for hs_cache_settle, which follows: no layer of the device has hot rows. */
+void hs_cache_stop(CUdevice device);
+
 void hs_cache_forget(struct hs_window *window);
 
 /* The context is about to be destroyed or reset, and with it all that we made

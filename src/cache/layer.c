@@ -301,23 +301,36 @@ static uint64_t level(struct hs_device *device, uint32_t *starting)
 	return spare;
 }
 
-size_t hs_cache_wanted(CUdevice device)
+struct hs_cache_wants hs_cache_wants(CUdevice device)
 {
 	const uint32_t n = atomic_load(&count);
-	uint64_t wanted = 0;
+	struct hs_cache_wants all = {0};
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct hs_layer *layer = &layers[i];
-		uint64_t most, held = 0;
+		uint32_t slots;
 
 		if (layer->device != device || layer->refused || !wants(layer))
 			continue;
-		most = hs_share_bytes(slots_in(layer), layer->row, hs_share_most(slots_in(layer)));
+		slots = slots_in(layer);
+		all.bytes += (uint64_t)slots * layer->row;
+		all.most += hs_share_bytes(slots, layer->row, hs_share_most(slots));
 		if (atomic_load(&layer->on))
-			held = hs_share_bytes(layer->slots, layer->row, layer->rows);
-		wanted += most > held ? most - held : 0;
+			all.has += hs_share_bytes(layer->slots, layer->row, layer->rows);
 	}
-	return wanted;
+	return all;
+}
+
+void hs_cache_stop(CUdevice id)
+{
+	struct hs_device *device = hs_device_get(id);
+	const uint32_t n = atomic_load(&count);
+
+	pthread_mutex_lock(&lock);
+	for (uint32_t i = 0; i < n && device; i++)
+		if (layers[i].device == id && atomic_load(&layers[i].on))
+			stop(&layers[i], device);
+	pthread_mutex_unlock(&lock);
 }
 
 /* may: layers may start. */

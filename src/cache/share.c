@@ -26,7 +26,9 @@ uint64_t hs_share_most(uint64_t slots)
 	const uint64_t asked = hs_options()->slots;
 	const uint64_t most = asked == HS_AUTO ? ROWS_MOST : asked;
 
-	return slots < most ? slots : most;
+	if (slots < most)
+		return slots;
+	return most < HS_ROWS_MAX ? most : HS_ROWS_MAX - 1;
 }
 
 /* Its share of the reserve, which was made for all of the cache's slots, or if that is

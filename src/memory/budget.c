@@ -306,12 +306,18 @@ static size_t kept(struct book *book)
 size_t hs_memory_reserve(void)
 {
 	struct book *book = here();
-	const size_t slack = hs_slack(book->device), bytes = kept(book);
-	size_t left;
+	size_t slack = hs_slack_hot(book->device), bytes = kept(book), left;
 
 	if (slack == SIZE_MAX || device_left(book, &left) != CUDA_SUCCESS)
 		return bytes;
-	return larger(bytes, above(left, larger(slack, book->total / 16)));
+	return larger(bytes, above(left, larger(slack + book->fixed, book->total / 16)));
+}
+
+bool hs_budget_grown(CUdevice device)
+{
+	struct book *book = book_of(device);
+
+	return atomic_load(&book->own) > reserved(book);
 }
 
 bool hs_budget_own(size_t bytes)
@@ -319,8 +325,9 @@ bool hs_budget_own(size_t bytes)
 	struct book *book = here();
 	size_t left;
 
+	/* Lists and graphs go on where hot rows have all of the reserve. */
 	if (bytes > kept(book) && device_left(book, &left) == CUDA_SUCCESS &&
-		bytes > above(left, book->total / 16))
+		bytes > larger(above(left, book->total / 16), smaller(left / 2, book->fixed)))
 		return false;
 	atomic_fetch_add(&book->own, bytes);
 	return true;
@@ -480,7 +487,6 @@ void hs_budget_say(CUdevice device)
 	static atomic_flag said[DEVICES];
 	struct book *book = book_of(device);
 	const struct hs_options *options = hs_options();
-	static const char *const places[] = {"auto", "host", "device"};
 
 	if (atomic_flag_test_and_set(&said[book - books]))
 		return;
@@ -488,5 +494,6 @@ void hs_budget_say(CUdevice device)
 		"%s, told %.2f GiB",
 		pool / GIB, device, book->total / GIB,
 		options->gpu_bytes == HS_AUTO ? "" : " (HISPARSE_GPU_GIB)", reserved(book) / GIB,
-		places[options->place], story_total(book) / GIB);
+		(const char *[]){"auto", "host", "device"}[options->place],
+		story_total(book) / GIB);
 }

@@ -37,6 +37,9 @@ bool hs_budget_take(enum hs_place place, CUdevice device, size_t bytes);
 void hs_budget_give(enum hs_place place, CUdevice device, size_t bytes);
 size_t hs_budget_pool_used(void);
 
+/* Whether we have more of a device than the reserve. */
+bool hs_budget_grown(CUdevice device);
+
 /* Bytes booked on a device, without our own. */
 size_t hs_budget_used(CUdevice device);
 
@@ -45,7 +48,7 @@ void hs_budget_serves(CUdevice device);
 
 /* Of the device bytes booked, those that are our own: they come out of the
  * reserve. own() asks whether the current context's device has room for more: within
- * the reserve, or beyond it while there is plenty. */
+ * the reserve, or beyond it while there is plenty; little of it, while there is some. */
 bool hs_budget_own(size_t bytes);
 void hs_budget_disown(CUdevice device, size_t bytes);
 

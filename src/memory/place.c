@@ -169,6 +169,18 @@ static bool try_again(void)
 	return true;
 }
 
+/* Hot rows have grown into what the engine runs out of: what is more than the reserve goes
+ * back to it. */
+static bool shrink(CUdevice device)
+{
+	if (!hs_budget_grown(device))
+		return false;
+	hs_slack_spent(device);
+	hs_cache_stop(device);
+	hs_debug("device %d: hot rows go back to the reserve", device);
+	return true;
+}
+
 bool hs_place_evict(size_t bytes)
 {
 	struct hs_holding *h;
@@ -176,13 +188,16 @@ bool hs_place_evict(size_t bytes)
 	bool moved = false;
 
 	if (!hs_budget_active() || hs_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-		!try_again() || !victim(device, 1, bytes) || !hs_world_stop(true))
+		!try_again() || (!victim(device, 1, bytes) && !hs_budget_grown(device)) ||
+		!hs_world_stop(true))
 		return false;
 	do {
 		h = victim(device, 1, bytes);
 		if (h)
 			moved |= move_out(h, bytes);
 	} while (h && !hs_budget_room(bytes));
+	if (!hs_budget_room(bytes))
+		moved |= shrink(device);
 	if (moved)
 		hs_cache_settle();
 	hs_world_start();
@@ -402,16 +417,18 @@ static bool part_back(struct hs_holding *h)
 	return hs_range_home(h, false) == CUDA_SUCCESS;
 }
 
-/* KV on the device that is to make room for hot rows of the KV that is not: they
- * serve all of it, a window only itself. */
+/* KV on the device that is to make room for hot rows of the KV that is not: they serve
+ * all of it, a window only itself. Until these have three quarters of what they would
+ * take; and not where that is as much as the KV. */
 static struct hs_holding *in_the_way(CUdevice device, size_t *lack)
 {
-	const size_t wanted = hs_cache_wanted(device), reserve = hs_memory_reserve();
+	const struct hs_cache_wants wants = hs_cache_wants(device);
+	const size_t reserve = hs_memory_reserve(), has = wants.has + reserve - reserve / 8;
 
-	if (hs_options()->place != HS_OPTION_AUTO || hs_slack(device) == SIZE_MAX ||
-		reserve >= wanted - wanted / 4)
+	if (hs_options()->place != HS_OPTION_AUTO || hs_slack_hot(device) == SIZE_MAX ||
+		wants.most > wants.bytes / 2 || has >= wants.most - wants.most / 4)
 		return NULL;
-	*lack = wanted - reserve;
+	*lack = wants.most - has;
 	return victim(device, 2, 0);
 }
 

@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include "src/base/options.h"
 #include "src/memory/budget.h"
+#include "src/memory/story.h"
 #include "src/memory/window.h"
 
 #define DEVICES 64
@@ -12,6 +14,7 @@
 static struct device {
 	struct hs_slack_story last;
 	_Atomic size_t known; /* the slack, plus 1; 0: SIZE_MAX is the answer */
+	_Atomic bool spent;
 	/* Under the memory lock: */
 	bool begun;
 	size_t first; /* the slack when KV was first seen on the host, */
@@ -53,9 +56,9 @@ struct hs_slack_story hs_slack_last(CUdevice device)
 
 /* What there is of a device's windows. */
 struct look {
-	bool away; /* KV is on the host */
-	size_t kv; /* bytes of KV on the device */
-	size_t host;
+	bool away;		     /* KV is on the host */
+	size_t kv, all;		     /* bytes of KV on the device, and in all */
+	size_t host;		     /* of any windows */
 	struct hs_slack_story story; /* that the first KV window was sized by */
 };
 
@@ -75,7 +78,8 @@ static struct look look(CUdevice device)
 			continue;
 		l.away |= away;
 		l.kv += h->window.bytes - host;
-		if (!l.story.number || h->story.number < l.story.number)
+		l.all += h->window.bytes;
+		if (h->story.number && (!l.story.number || h->story.number < l.story.number))
 			l.story = h->story;
 	}
 	return l;
@@ -89,7 +93,16 @@ static size_t left_free(const struct hs_slack_story *story, size_t taken)
 	const double part = (double)above(story->device, story->transient) /
 			    (double)(above(story->told, story->transient) + 1);
 
-	return comes + (size_t)((double)(left - comes) * part);
+	return comes + (size_t)((double)(left - comes) * (part < 1 ? part : 1));
+}
+
+/* Whether the device could hold all KV and what goes with it. */
+static bool fits(const struct look *l)
+{
+	const double row = (double)hs_options()->row;
+	const double needs = (double)l->all * (row + HS_STORY_KEY + HS_STORY_MAP) / row;
+
+	return needs < (double)above(l->story.device, l->story.transient);
 }
 
 void hs_slack_settle(CUdevice device)
@@ -98,9 +111,10 @@ void hs_slack_settle(CUdevice device)
 	const struct look l = look(device);
 	const size_t used = hs_budget_used(device), other = above(used, l.kv);
 
-	if (!l.away || !l.story.number) {
+	if (!l.away || !l.story.number || fits(&l)) {
 		d->begun = false;
 		atomic_store(&d->known, 0);
+		atomic_store(&d->spent, false);
 		return;
 	}
 	if (!d->begun) {
@@ -114,4 +128,15 @@ void hs_slack_settle(CUdevice device)
 size_t hs_slack(CUdevice device)
 {
 	return atomic_load_explicit(&of(device)->known, memory_order_relaxed) - 1;
+}
+
+size_t hs_slack_hot(CUdevice device)
+{
+	return atomic_load_explicit(&of(device)->spent, memory_order_relaxed) ? SIZE_MAX
+									      : hs_slack(device);
+}
+
+void hs_slack_spent(CUdevice device)
+{
+	atomic_store(&of(device)->spent, true);
 }

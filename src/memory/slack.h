@@ -8,7 +8,8 @@
  * logits into pieces of half of that, 22 times as many launches where windows had left 30
  * MiB. It was told of a larger device, so of what it left free as large a part
  * is the slack as of what it was told was the device's. What it allocates later comes out
- * of it. Of interest once some KV is on the host; bytes.
+ * of it. Of interest while some KV is on the host because the device cannot hold all of it:
+ * what had to make way for a while comes home instead. Bytes.
  */
 
 #include "hooks/driver.h"
@@ -30,7 +31,13 @@ struct hs_slack_story hs_slack_last(CUdevice device);
 /* Looks at the device's windows again. Memory lock. */
 void hs_slack_settle(CUdevice device);
 
-/* As of the last look. SIZE_MAX: no KV is on the host, or nothing was told. Any thread. */
+/* As of the last look. SIZE_MAX: all KV could be on the device, or nothing was told. Any
+ * thread. */
 size_t hs_slack(CUdevice device);
+
+/* The same for who wants what lies beyond it; SIZE_MAX once the engine has run out of it,
+ * which is when spent() is called, for as long as KV is on the host. Memory lock. */
+size_t hs_slack_hot(CUdevice device);
+void hs_slack_spent(CUdevice device);
 
 #endif

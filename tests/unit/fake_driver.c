@@ -322,10 +322,19 @@ int hs_cache_ready(void)
 	return 0;
 }
 
-size_t hs_cache_wanted(CUdevice device)
+struct hs_cache_wants hs_cache_wants(CUdevice device)
 {
 	(void)device;
-	return fake.wanted;
+	return fake.wants;
+}
+
+void hs_cache_stop(CUdevice device)
+{
+	(void)device;
+	fake.stopped++;
+	if (fake.hot)
+		hs_memory_cold(fake.hot);
+	fake.hot = 0;
 }
 
 void hs_cache_context_gone(CUcontext context)

@@ -57,8 +57,9 @@ struct fake {
 	int lines;	      /* warn and above */
 	struct hs_extent extents[4]; /* layers of any window */
 	unsigned layers;
-	size_t wanted; /* by layers, for hot rows */
-	int settled, forgotten, wrote;
+	struct hs_cache_wants wants;
+	CUdeviceptr hot; /* of all layers; goes when they are stopped */
+	int stopped, settled, forgotten, wrote;
 	struct hs_window *wrote_window;
 	CUdeviceptr wrote_start;
 	size_t wrote_bytes;

@@ -104,25 +104,35 @@ static void test_shares(void **s)
 	assert_int_equal(rig_entry()[1].rows, 4096);
 }
 
-/* What layers with rows on the host would take beyond what they have. */
-static void test_wanted(void **s)
+/* What layers with rows on the host have and would take. */
+static void test_wants(void **s)
 {
 	const uint64_t row = RIG_ROW + 28;
-	uint64_t slots;
+	struct hs_cache_wants wants;
+	uint64_t map, slots;
 
 	(void)s;
 	rig_start(256, HS_POLICY_LRU, 0);
 	slots = rig.layer->slots;
+	map = slots * sizeof(int32_t);
 	rig.options.slots = 1024;
-	assert_in_range(hs_cache_wanted(0), 768 * row, 768 * row);
-	assert_int_equal(hs_cache_wanted(1), 0);
-	rig.options.slots = 256;
-	assert_int_equal(hs_cache_wanted(0), 0);
+	wants = hs_cache_wants(0);
+	assert_int_equal(wants.bytes, slots * RIG_ROW);
+	assert_int_equal(wants.has, map + 256 * row);
+	assert_int_equal(wants.most, map + 1024 * row);
+	assert_int_equal(hs_cache_wants(1).most, 0);
 	/* Left to itself: a row for every slot, as few as there are. */
 	rig.options.slots = HS_AUTO;
-	assert_int_equal(hs_cache_wanted(0), (slots - 256) * row);
+	assert_int_equal(hs_cache_wants(0).most, map + slots * row);
+	hs_cache_stop(1);
+	assert_int_equal(hs_cache_wants(0).has, map + 256 * row);
+	hs_cache_stop(0);
+	assert_int_equal(hs_cache_wants(0).has, 0);
+	assert_int_equal(rig_entry()->state, HS_ENTRY_OFF);
+	hs_cache_settle();
+	assert_int_equal(rig_entry()->state, HS_ENTRY_ON);
 	rig.window.place = HS_PLACE_DEVICE;
-	assert_int_equal(hs_cache_wanted(0), 0);
+	assert_int_equal(hs_cache_wants(0).most, 0);
 }
 
 int main(int argc, char **argv)
@@ -130,7 +140,7 @@ int main(int argc, char **argv)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tail),
 		cmocka_unit_test(test_shares),
-		cmocka_unit_test(test_wanted),
+		cmocka_unit_test(test_wants),
 	};
 
 	return rig_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));

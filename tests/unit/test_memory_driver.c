@@ -31,10 +31,15 @@ int hs_cache_ready(void)
 	return 0;
 }
 
-size_t hs_cache_wanted(CUdevice device)
+struct hs_cache_wants hs_cache_wants(CUdevice device)
 {
 	(void)device;
-	return 0;
+	return (struct hs_cache_wants){0};
+}
+
+void hs_cache_stop(CUdevice device)
+{
+	(void)device;
 }
 
 void hs_cache_context_gone(CUcontext context)

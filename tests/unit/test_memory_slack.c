@@ -2,6 +2,7 @@
 /* What an engine left free stays free once its KV is on the host, and the rest of the
  * device is for hot rows. */
 #include "fake_driver.h"
+#include "src/memory/settle.h"
 #include "src/memory/slack.h"
 #include "src/memory/window.h"
 
@@ -129,14 +130,14 @@ static void what_fits_stays(void **state)
 	struct engine e;
 
 	(void)state;
-	fake.wanted = SIZE_MAX / 4;
+	fake.wants = (struct hs_cache_wants){.bytes = 1024 * MIB, .most = 400 * MIB};
 	begin(&e, 0.15);
 	reveal(&e);
 	assert_int_equal(away(&e), 0);
 	assert_int_equal(hs_slack(0), SIZE_MAX);
 }
 
-/* Not more of it than these have use for. */
+/* Not more of it than these have use for, and what layers have counts. */
 static void kv_makes_way_for_hot_rows(void **state)
 {
 	CUdeviceptr kv[LAYERS];
@@ -154,15 +155,77 @@ static void kv_makes_way_for_hot_rows(void **state)
 	hs_memory_settle(true);
 	for (unsigned i = 0; i < LAYERS; i++)
 		before += hs_window_find(kv[i])->place == HS_PLACE_HOST;
-	fake.wanted = hs_memory_reserve() + 25 * MIB;
+	/* As much as the KV itself: of no use. */
+	fake.wants.most = hs_memory_reserve() + 25 * MIB;
+	fake.wants.bytes = fake.wants.most + MIB;
 	hs_memory_mark();
 	hs_memory_settle(true);
-	for (unsigned i = 0; i < LAYERS; i++) {
+	/* Nearly all of it is there already. */
+	fake.wants.bytes = 1024 * MIB;
+	fake.wants.has = 25 * MIB;
+	hs_memory_mark();
+	hs_memory_settle(true);
+	for (unsigned i = 0; i < LAYERS; i++)
+		after += hs_window_find(kv[i])->place == HS_PLACE_HOST;
+	assert_int_equal(after, before);
+	fake.wants.has = 0;
+	hs_memory_mark();
+	hs_memory_settle(true);
+	for (unsigned i = after = 0; i < LAYERS; i++) {
 		after += hs_window_find(kv[i])->place == HS_PLACE_HOST;
 		assert_int_equal(fake_wrong(kv[i], 28 * MIB, i), 0);
 	}
-	assert_int_equal(after, before + 1);
-	assert_true(hs_memory_reserve() >= fake.wanted / 4 * 3);
+	assert_int_equal(after, before + 2);
+	assert_true(hs_memory_reserve() * 7 / 8 >= fake.wants.most / 4 * 3);
+}
+
+/* Where the engine runs out of it hot rows go back to their reserve. */
+static void hot_rows_give_way(void **state)
+{
+	struct engine e;
+	CUdeviceptr more;
+	size_t all;
+
+	(void)state;
+	begin(&e, 0.6);
+	fake.wants = (struct hs_cache_wants){.bytes = 4096 * MIB, .most = 1024 * MIB};
+	reveal(&e);
+	assert_int_equal(away(&e), LAYERS); /* no KV is left to make way */
+	all = hs_memory_reserve();
+	hs_memory_lock();
+	assert_true(hs_world_stop(true));
+	assert_int_equal(hs_memory_hot(&fake.hot, e.kv[0], 656, all - 8 * MIB), 0);
+	hs_world_start();
+	hs_memory_unlock();
+	assert_int_equal(INSIDE(hs_memory_alloc(&more, left() + 4 * MIB)), CUDA_SUCCESS);
+	assert_int_equal(fake.stopped, 1);
+	assert_int_equal(fake.hot, 0);
+	/* And they do not grow again. */
+	assert_int_equal(hs_slack_hot(0), SIZE_MAX);
+	assert_true(hs_memory_reserve() < all);
+	fake_free(more);
+	assert_true(hs_memory_reserve() < all);
+}
+
+/* What made way for a while, of a cache that the device can hold, takes nothing along. */
+static void a_spike_is_no_reason(void **state)
+{
+	struct engine e;
+	CUdeviceptr spike;
+	unsigned gone;
+
+	(void)state;
+	begin(&e, 0.2);
+	reveal(&e);
+	assert_int_equal(away(&e), 0);
+	spike = fake_window(90);
+	hs_window_find(spike)->virgin = false;
+	gone = away(&e);
+	assert_in_range(gone, 1, 3);
+	hs_memory_mark();
+	hs_memory_settle(true);
+	assert_int_equal(away(&e), gone);
+	assert_int_equal(hs_slack(0), SIZE_MAX);
 }
 
 static void nobody_moves_where_the_place_is_given(void **state)
@@ -171,7 +234,7 @@ static void nobody_moves_where_the_place_is_given(void **state)
 
 	(void)state;
 	fake.options.place = HS_OPTION_DEVICE;
-	fake.wanted = SIZE_MAX / 4;
+	fake.wants = (struct hs_cache_wants){.bytes = 1024 * MIB, .most = 400 * MIB};
 	begin(&e, 0.5);
 	reveal(&e);
 	assert_int_equal(away(&e), 0);
@@ -185,6 +248,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(it_is_there_to_be_used),
 		cmocka_unit_test(what_fits_stays),
 		cmocka_unit_test(kv_makes_way_for_hot_rows),
+		cmocka_unit_test(hot_rows_give_way),
+		cmocka_unit_test(a_spike_is_no_reason),
 		cmocka_unit_test(nobody_moves_where_the_place_is_given),
 	};
 
