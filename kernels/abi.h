@@ -317,19 +317,23 @@ struct hs_forget_args {
 #define HS_BLOCKS_ROWS 1024u
 #define HS_BLOCKS_STRIDE(columns) (((columns) + 3) & ~3u) /* rows begin at 16 bytes */
 struct hs_blocks_row {
-	uint32_t blocks;  /* entries, 0: not seen */
+	uint32_t blocks;  /* entries, 0: not seen, or not all of it was compared */
 	uint32_t differs; /* UINT32_MAX less the first one that this row had not at the
 			   * launch before, 0: it had all */
+	uint32_t parts;	  /* that were compared */
 };
 
 /*
  * Of the launch before, the present one and the next one, in turn; two copies of
- * [HS_BLOCKS_ROWS][HS_BLOCKS_STRIDE] entries follow, of the first two. Each
- * kernel reads one of the words and writes the other one, so its blocks agree.
+ * [HS_BLOCKS_ROWS][HS_BLOCKS_STRIDE] entries follow, of the first two. They are one
+ * lane's from its hs_blocks to the end of its hs_blocks_done. Another one's launches
+ * meanwhile compare and save nothing, and take all that is in their tables for new.
  */
 #define HS_BLOCKS_TURNS 6u /* a multiple of 3 and of 2 */
 struct hs_blocks_head {
-	uint32_t turn, compared;
+	uint32_t turn;
+	uint32_t owner;	   /* 1 + the lane; 0: none */
+	uint32_t finished; /* blocks of its hs_blocks_done */
 	struct hs_blocks_row rows[3][HS_BLOCKS_ROWS];
 } __attribute__((aligned(16)));
 
@@ -352,7 +356,7 @@ struct hs_blocks_args {
 	const int32_t *lengths;
 	const int32_t *ids;
 	uint64_t stride; /* entries from row to row */
-	uint32_t columns, unit, parts;
+	uint32_t columns, unit, parts, lane;
 };
 
 /* A region of `rows` pieces of `bytes` (a multiple of 4), `stride` bytes apart. */

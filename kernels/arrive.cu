@@ -132,27 +132,34 @@ HS_DEVICE uint32_t blocks_differ(const struct blocks_tile *t, uint32_t tile, uin
 	return differs;
 }
 
+struct blocks_owned {
+	uint32_t owned;
+};
+
 HS_KERNEL_BOUNDED(hs_blocks, struct hs_blocks_args, HS_THREADS)
 {
-	const uint32_t turn = a.head->turn, total = gridDim.x * HS_THREADS;
-	const struct hs_blocks_row *before = a.head->rows[turn % 3];
-	struct hs_blocks_row *after = a.head->rows[(turn + 1) % 3];
-	struct hs_blocks_row *next = a.head->rows[(turn + 2) % 3];
+	HS_SHARED(struct blocks_owned, s);
 	struct blocks_share share;
 	const bool ours = blocks_share(&a, &share);
-	uint32_t least, differs = 0;
+	uint32_t turn, least, differs = 0;
+	struct hs_blocks_row *after;
 	const int32_t *old;
 	int32_t *to;
 
-	for (uint32_t i = blockIdx.x * HS_THREADS + threadIdx.x; i < HS_BLOCKS_ROWS; i += total)
-		next[i].blocks = next[i].differs = 0;
-	if (!blockIdx.x && !threadIdx.x)
-		a.head->compared = turn;
-	if (!ours || share.row >= HS_BLOCKS_ROWS)
+	if (!threadIdx.x) {
+		const uint32_t was = hs_atomic_cas(&a.head->owner, 0u, a.lane + 1);
+
+		s->owned = !was || was == a.lane + 1;
+		hs_fence();
+	}
+	__syncthreads();
+	if (!s->owned || !ours || share.row >= HS_BLOCKS_ROWS)
 		return;
+	turn = hs_load_relaxed(&a.head->turn);
+	after = &a.head->rows[(turn + 1) % 3][share.row];
 	old = blocks_saved(&a, turn, share.row);
 	to = blocks_saved(&a, turn + 1, share.row);
-	least = before[share.row].blocks;
+	least = hs_load_relaxed(&a.head->rows[turn % 3][share.row].blocks);
 	for (uint32_t tile = share.part; tile * HS_BLOCKS_TILE < share.blocks; tile += a.parts) {
 		/* Not as far as the row was: that would have to be known first. */
 		const struct blocks_tile t =
@@ -168,12 +175,15 @@ HS_KERNEL_BOUNDED(hs_blocks, struct hs_blocks_args, HS_THREADS)
 		}
 	}
 	if (differs)
-		hs_atomic_max(&after[share.row].differs, differs);
-	if (share.part || threadIdx.x)
+		hs_atomic_max(&after->differs, differs);
+	__syncthreads();
+	if (threadIdx.x)
 		return;
 	if (least < share.blocks)
-		hs_atomic_max(&after[share.row].differs, UINT32_MAX - least);
-	after[share.row].blocks = share.blocks;
+		hs_atomic_max(&after->differs, UINT32_MAX - least);
+	hs_fence();
+	if (hs_atomic_add(&after->parts, 1u) + 1 == a.parts)
+		hs_store_relaxed(&after->blocks, share.blocks);
 }
 
 struct blocks_shared {
@@ -181,6 +191,7 @@ struct blocks_shared {
 	uint32_t differs;
 	uint32_t layers[HS_LAYERS], on; /* those that are on */
 	uint32_t list[HS_BLOCKS_TILE], count;
+	uint32_t owned;
 };
 
 /* How many of `least` entries are the same in both rows. */
@@ -206,22 +217,14 @@ HS_DEVICE uint32_t blocks_common(
 	return common;
 }
 
-/* The row of the launch before that begins with most of the entries, of which its
- * own row has `held`; how many those are in *held. And which layers are on. */
-HS_DEVICE uint32_t blocks_find(const struct hs_blocks_args *a, const struct blocks_share *share,
-	uint32_t turn, uint32_t *held, struct blocks_shared *s)
+/* Which layers are on. */
+HS_DEVICE void blocks_layers(const struct hs_blocks_args *a, struct blocks_shared *s)
 {
-	const struct hs_blocks_row *before = a->head->rows[turn % 3];
-	const int32_t wanted = share->now[*held];
-	uint32_t state[HS_LAYERS / HS_THREADS], blocks[HS_BLOCKS_ROWS / HS_THREADS];
-	uint32_t best = share->row;
+	uint32_t state[HS_LAYERS / HS_THREADS];
 
 	HS_UNROLL
 	for (uint32_t u = 0; u < HS_LAYERS / HS_THREADS; u++)
 		state[u] = a->table->entries[u * HS_THREADS + threadIdx.x].state;
-	HS_UNROLL
-	for (uint32_t u = 0; u < HS_BLOCKS_ROWS / HS_THREADS; u++)
-		blocks[u] = before[u * HS_THREADS + threadIdx.x].blocks;
 	if (!threadIdx.x)
 		s->on = s->count = 0;
 	__syncthreads();
@@ -230,6 +233,22 @@ HS_DEVICE uint32_t blocks_find(const struct hs_blocks_args *a, const struct bloc
 		if (state[u] == HS_ENTRY_ON)
 			s->layers[hs_atomic_add(&s->on, 1u)] = u * HS_THREADS + threadIdx.x;
 	}
+	__syncthreads();
+}
+
+/* The row of the launch before that begins with most of the entries, of which its
+ * own row has `held`; how many those are in *held. */
+HS_DEVICE uint32_t blocks_find(const struct hs_blocks_args *a, const struct blocks_share *share,
+	uint32_t turn, uint32_t *held, struct blocks_shared *s)
+{
+	const struct hs_blocks_row *before = a->head->rows[turn % 3];
+	const int32_t wanted = share->now[*held];
+	uint32_t blocks[HS_BLOCKS_ROWS / HS_THREADS];
+	uint32_t best = share->row;
+
+	HS_UNROLL
+	for (uint32_t u = 0; u < HS_BLOCKS_ROWS / HS_THREADS; u++)
+		blocks[u] = before[u * HS_THREADS + threadIdx.x].blocks;
 	HS_UNROLL
 	for (uint32_t u = 0; u < HS_BLOCKS_ROWS / HS_THREADS; u++) {
 		const uint32_t i = u * HS_THREADS + threadIdx.x;
@@ -301,36 +320,33 @@ HS_DEVICE void blocks_list(struct blocks_shared *s, uint32_t now, bool stays)
 		s->list[hs_atomic_add(&s->count, 1u)] = now;
 }
 
-HS_KERNEL_BOUNDED(hs_blocks_done, struct hs_blocks_args, HS_THREADS)
+/* A row's share of a block of threads. owned: it was compared. */
+HS_DEVICE void blocks_drop(const struct hs_blocks_args *a, const struct blocks_share *share,
+	uint32_t turn, bool owned, struct blocks_shared *s)
 {
-	HS_SHARED(struct blocks_shared, s);
-	const uint32_t turn = a.head->compared;
-	struct blocks_share share;
-	const bool ours = blocks_share(&a, &share);
-	uint32_t held = 0, best, tile, known = 0;
+	uint32_t held = 0, best = share->row, tile, known = 0;
 	const int32_t *old;
 
-	if (!blockIdx.x && !threadIdx.x)
-		a.head->turn = (turn + 1) % HS_BLOCKS_TURNS;
-	if (!ours || HS_PLANTED(HS_PLANT_BLOCKS))
-		return;
-	if (share.row < HS_BLOCKS_ROWS) {
-		const uint32_t differs = a.head->rows[(turn + 1) % 3][share.row].differs;
+	if (owned && share->row < HS_BLOCKS_ROWS) {
+		const struct hs_blocks_row row = a->head->rows[(turn + 1) % 3][share->row];
 
-		held = differs ? UINT32_MAX - differs : share.blocks;
+		if (row.blocks == share->blocks)
+			held = row.differs ? UINT32_MAX - row.differs : share->blocks;
 	}
 	/* From the first one that is not all held. */
-	tile = held / HS_BLOCKS_TILE + share.part;
-	if (held >= share.blocks || tile * HS_BLOCKS_TILE >= share.blocks)
+	tile = held / HS_BLOCKS_TILE + share->part;
+	if (held >= share->blocks || tile * HS_BLOCKS_TILE >= share->blocks)
 		return;
-	best = blocks_find(&a, &share, turn, &held, s);
-	old = blocks_saved(&a, turn, best);
+	blocks_layers(a, s);
+	if (owned)
+		best = blocks_find(a, share, turn, &held, s);
+	old = blocks_saved(a, turn, best);
 	/* What lies past an unknown length stays as it was. */
-	if (!a.lengths && held)
-		known = a.head->rows[turn % 3][best].blocks;
-	for (; tile * HS_BLOCKS_TILE < share.blocks; tile += a.parts) {
+	if (!a->lengths && held)
+		known = a->head->rows[turn % 3][best].blocks;
+	for (; tile * HS_BLOCKS_TILE < share->blocks; tile += a->parts) {
 		const struct blocks_tile t =
-			blocks_load_tile(tile, share.now, share.blocks, old, known);
+			blocks_load_tile(tile, share->now, share->blocks, old, known);
 
 		HS_UNROLL
 		for (uint32_t u = 0; u < HS_BLOCKS_LOADS; u++) {
@@ -343,10 +359,43 @@ HS_KERNEL_BOUNDED(hs_blocks_done, struct hs_blocks_args, HS_THREADS)
 			blocks_list(s, now.w, at + 3 < held || (at + 3 < known && now.w == was.w));
 		}
 		__syncthreads();
-		blocks_forget(&a, s);
+		blocks_forget(a, s);
 		__syncthreads();
 		if (!threadIdx.x)
 			s->count = 0;
 		__syncthreads();
 	}
+}
+
+HS_KERNEL_BOUNDED(hs_blocks_done, struct hs_blocks_args, HS_THREADS)
+{
+	HS_SHARED(struct blocks_shared, s);
+	const uint32_t total = gridDim.x * HS_THREADS;
+	struct blocks_share share;
+	const bool ours = blocks_share(&a, &share) && !HS_PLANTED(HS_PLANT_BLOCKS);
+	struct hs_blocks_row *next;
+	uint32_t turn;
+	bool owned;
+
+	if (!threadIdx.x)
+		s->owned = hs_load_acquire(&a.head->owner) == a.lane + 1;
+	__syncthreads();
+	owned = s->owned;
+	turn = hs_load_relaxed(&a.head->turn);
+	if (ours)
+		blocks_drop(&a, &share, turn, owned, s);
+	if (!owned)
+		return;
+	next = a.head->rows[(turn + 2) % 3];
+	for (uint32_t i = blockIdx.x * HS_THREADS + threadIdx.x; i < HS_BLOCKS_ROWS; i += total)
+		next[i] = (struct hs_blocks_row){0, 0, 0};
+	hs_fence();
+	__syncthreads();
+	/* The last block ends the lane's turn. */
+	if (threadIdx.x || hs_atomic_add(&a.head->finished, 1u) + 1 != gridDim.x)
+		return;
+	hs_store_relaxed(&a.head->finished, 0u);
+	hs_store_relaxed(&a.head->turn, (turn + 1) % HS_BLOCKS_TURNS);
+	hs_fence();
+	hs_store_release(&a.head->owner, 0u);
 }

@@ -6,6 +6,8 @@
 #include "src/cache/lane.h"
 #include "src/cache/layer.h"
 
+#define NO_COLUMNS UINT32_MAX
+
 static unsigned blocks_for(const struct hs_device *device, uint64_t threads)
 {
 	const uint64_t blocks = (threads + HS_THREADS - 1) / HS_THREADS;
@@ -75,6 +77,21 @@ static uint32_t parts_of(const struct hs_device *device, const struct hs_blocks 
 	return parts ? parts : 1;
 }
 
+/* Both kernels. Where one does not run nothing is known of this launch, nor, if that is
+ * the second one, of any that follows. */
+static bool compare(struct hs_device *device, struct hs_blocks_args *args, unsigned rows,
+	const struct hs_site *site)
+{
+	const unsigned blocks = rows * args->parts;
+
+	if (hs_device_launch(device, HS_DEVICE_BLOCKS, blocks, 0, args, sizeof(*args), site))
+		return false;
+	if (!hs_device_launch(device, HS_DEVICE_BLOCKS_DONE, blocks, 0, args, sizeof(*args), site))
+		return true;
+	atomic_store(&device->columns, NO_COLUMNS);
+	return false;
+}
+
 void hs_cache_tabled(const struct hs_blocks *table, const struct hs_site *site)
 {
 	struct hs_device *device = hs_device_current();
@@ -86,31 +103,41 @@ void hs_cache_tabled(const struct hs_blocks *table, const struct hs_site *site)
 		.columns = table->columns,
 		.unit = table->unit,
 	};
+	uint32_t rows = table->rows;
 	struct hs_lane_site *lane;
 	CUdeviceptr head;
+	bool known;
 
-	if (!device || !table->rows || (!site->capturing && !hs_layer_on()))
+	if (!device || !rows || (!site->capturing && !hs_layer_on()))
 		return;
 	lane = hs_lane_find(site, device->id, true);
-	if (lane && lane->tabled == table->blocks)
-		return;
-	if (lane)
-		lane->tabled = table->blocks;
-	head = table->unit <= HS_BLOCKS_UNIT && (table->ids || table->rows <= HS_BLOCKS_ROWS)
-		       ? saved(device, table->columns)
-		       : 0;
-	if (!head) {
+	if (!lane) {
 		drop_all(device, site);
 		return;
 	}
+	if (lane->tabled == table->blocks)
+		return;
+	lane->tabled = table->blocks;
+	head = saved(device, table->columns);
+	known = head && table->unit <= HS_BLOCKS_UNIT && (table->ids || rows <= HS_BLOCKS_ROWS);
+	if (!known) {
+		drop_all(device, site);
+		/* Rows of other tables that were saved say nothing any more. */
+		head = atomic_load(&device->columns) == NO_COLUMNS ? 0
+								   : atomic_load(&device->blocks);
+		args.ids = args.lengths = NULL;
+		args.columns = 0;
+		rows = 1;
+	}
+	if (!head)
+		return;
 	args.table = (struct hs_table *)(uintptr_t)device->table;
-	args.parts = parts_of(device, table);
+	args.lane = lane->id;
+	args.parts = known ? parts_of(device, table) : 1;
 	args.head = (struct hs_blocks_head *)(uintptr_t)head;
 	args.saved = (int32_t *)(uintptr_t)(head + sizeof(*args.head));
-	hs_device_launch(
-		device, HS_DEVICE_BLOCKS, table->rows * args.parts, 0, &args, sizeof(args), site);
-	hs_device_launch(device, HS_DEVICE_BLOCKS_DONE, table->rows * args.parts, 0, &args,
-		sizeof(args), site);
+	if (!compare(device, &args, rows, site))
+		drop_all(device, site);
 }
 
 /* Tables are looked at once a step, which ends with the last layer. */

@@ -3,6 +3,7 @@
 #include "tests/unit/cache_rig.h"
 
 #include <string.h>
+#include "src/cache/lane.h"
 
 enum {
 	ROWS = 6,
@@ -280,6 +281,121 @@ static void test_no_lengths(void **s)
 	churn(false, 0);
 }
 
+/* Tables of two streams at once, each with rows of its own: what came anew is hot in none,
+ * whoever is first. */
+static void test_two_lanes(void **s)
+{
+	static int32_t list[PROBES];
+	struct hs_list l = rig_list(list, 1, PROBES);
+	uint32_t kept = 0;
+
+	(void)s;
+	start(true, 0, 77);
+	for (int32_t i = 0; i < PROBES; i++)
+		list[i] = FIRST + i;
+	for (uint32_t n = 0; n < 160; n++) {
+		int32_t fresh[2];
+
+		for (uint32_t i = 0; i < 4; i++) {
+			const struct hs_site site = rig_site(0);
+
+			assert_int_equal(rig_attend(&l, &site, 0, NULL), 0);
+			rig_settle();
+		}
+		for (int lane = 0; lane < 2; lane++) {
+			const struct hs_site site = rig_site(lane);
+			const uint32_t first = lane ? 3 : 0;
+			const struct hs_blocks table = {
+				.blocks = (CUdeviceptr)(uintptr_t)row_of(first),
+				.lengths = (CUdeviceptr)(uintptr_t)(lengths + first),
+				.rows = lane ? 3 : 2 + pick(2),
+				.columns = COLUMNS,
+				.unit = 1,
+				.stride = STRIDE};
+
+			fresh[lane] = FIRST + (int32_t)n * 2 + lane;
+			row_of(first + pick(2))[pick(COLUMNS - 20)] = fresh[lane];
+			hs_cache_tabled(&table, &site);
+			hs_lane_find(&site, 0, false)->tabled = 0;
+		}
+		rig_run();
+		for (int lane = 0; lane < 2; lane++)
+			assert_true(rig_map((uint32_t)fresh[lane]) < 0);
+		for (uint32_t slot = FIRST + 320; slot < FIRST + PROBES; slot++)
+			kept += rig_map(slot) >= 0;
+	}
+	assert_true(kept > 1000);
+}
+
+/* A table of other columns lies between two that are alike: it is not known what that
+ * one's blocks were used for. */
+static void test_other_columns(void **s)
+{
+	struct hs_site site = rig_site(0);
+	struct hs_blocks other = {.blocks = (CUdeviceptr)(uintptr_t)row_of(1),
+		.rows = 1,
+		.columns = COLUMNS / 2,
+		.unit = 1,
+		.stride = STRIDE};
+
+	(void)s;
+	start(true, 0, 0);
+	row_of(0)[5] = FIRST + 7;
+	assert_int_equal(look(), 1);
+	assert_int_equal(look(), 0);
+	hs_lane_find(&site, 0, false)->tabled = 0;
+	hs_cache_tabled(&other, &site);
+	rig_run();
+	hs_lane_find(&site, 0, false)->tabled = 0;
+	memset(seen, 0, sizeof(seen));
+	assert_int_equal(look(), 1);
+}
+
+/* Of the launches from now on, the one with this number fails. */
+static int fail_launch;
+static CUresult (*real_launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+	unsigned, unsigned, CUstream, void **, void **);
+
+static CUresult failing_launch(CUfunction function, unsigned gx, unsigned gy, unsigned gz,
+	unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params,
+	void **extra)
+{
+	if (fail_launch && !--fail_launch)
+		return CUDA_ERROR_UNKNOWN;
+	return real_launch(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+}
+
+/* Where one of the two kernels does not run all is dropped. */
+static void test_broken(void **s)
+{
+	struct hs_site site = rig_site(0);
+	struct hs_blocks table = {.blocks = (CUdeviceptr)(uintptr_t)row_of(0),
+		.lengths = (CUdeviceptr)(uintptr_t)lengths,
+		.rows = 1,
+		.columns = COLUMNS,
+		.unit = 1,
+		.stride = STRIDE};
+
+	(void)s;
+	start(true, 0, 0);
+	real_launch = hs_driver.cuLaunchKernel;
+	hs_driver.cuLaunchKernel = failing_launch;
+	for (int n = 1; n <= 3; n++) {
+		if (n < 3) {
+			memset(seen, 0, sizeof(seen));
+			look();
+			hs_lane_find(&site, 0, false)->tabled = 0;
+		}
+		row_of(0)[100 + n] = FIRST + 1;
+		fail_launch = n; /* the third: none is trusted after the second */
+		hs_cache_tabled(&table, &site);
+		fail_launch = 0;
+		rig_run();
+		assert_int_equal(rig_map(FIRST + 1), HS_NONE);
+		hs_lane_find(&site, 0, false)->tabled = 0;
+	}
+}
+
 /* Blocks of more slots than are told apart: nothing stays hot. */
 static void test_unit(void **s)
 {
@@ -306,6 +422,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_moves),
 		cmocka_unit_test(test_lengths),
 		cmocka_unit_test(test_no_lengths),
+		cmocka_unit_test(test_two_lanes),
+		cmocka_unit_test(test_other_columns),
+		cmocka_unit_test(test_broken),
 		cmocka_unit_test(test_unit),
 	};
 
