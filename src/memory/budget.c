@@ -306,7 +306,7 @@ static size_t kept(struct book *book)
 size_t hs_memory_reserve(void)
 {
 	struct book *book = here();
-	size_t slack = hs_slack_hot(book->device), bytes = kept(book), left;
+	size_t slack = hs_slack(book->device), bytes = kept(book), left;
 
 	if (slack == SIZE_MAX || device_left(book, &left) != CUDA_SUCCESS)
 		return bytes;

@@ -169,15 +169,15 @@ static bool try_again(void)
 	return true;
 }
 
-/* Hot rows have grown into what the engine runs out of: what is more than the reserve goes
- * back to it. */
-static bool shrink(CUdevice device)
+/* Hot rows have grown into what the engine turns out to need: all start anew, with what is
+ * left then, which is the reserve at least. */
+static bool shrink(CUdevice device, size_t bytes)
 {
 	if (!hs_budget_grown(device))
 		return false;
-	hs_slack_spent(device);
+	hs_slack_short(device, bytes);
 	hs_cache_stop(device);
-	hs_debug("device %d: hot rows go back to the reserve", device);
+	hs_debug("device %d: hot rows make way for %.2f GiB", device, bytes / GIB);
 	return true;
 }
 
@@ -197,7 +197,7 @@ bool hs_place_evict(size_t bytes)
 			moved |= move_out(h, bytes);
 	} while (h && !hs_budget_room(bytes));
 	if (!hs_budget_room(bytes))
-		moved |= shrink(device);
+		moved |= shrink(device, bytes);
 	if (moved)
 		hs_cache_settle();
 	hs_world_start();
@@ -425,7 +425,7 @@ static struct hs_holding *in_the_way(CUdevice device, size_t *lack)
 	const struct hs_cache_wants wants = hs_cache_wants(device);
 	const size_t reserve = hs_memory_reserve(), has = wants.has + reserve - reserve / 8;
 
-	if (hs_options()->place != HS_OPTION_AUTO || hs_slack_hot(device) == SIZE_MAX ||
+	if (hs_options()->place != HS_OPTION_AUTO || hs_slack(device) == SIZE_MAX ||
 		wants.most > wants.bytes / 2 || has >= wants.most - wants.most / 4)
 		return NULL;
 	*lack = wants.most - has;

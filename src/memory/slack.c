@@ -14,7 +14,6 @@
 static struct device {
 	struct hs_slack_story last;
 	_Atomic size_t known; /* the slack, plus 1; 0: SIZE_MAX is the answer */
-	_Atomic bool spent;
 	/* Under the memory lock: */
 	bool begun;
 	size_t first; /* the slack when KV was first seen on the host, */
@@ -114,7 +113,6 @@ void hs_slack_settle(CUdevice device)
 	if (!l.away || !l.story.number || fits(&l)) {
 		d->begun = false;
 		atomic_store(&d->known, 0);
-		atomic_store(&d->spent, false);
 		return;
 	}
 	if (!d->begun) {
@@ -130,13 +128,16 @@ size_t hs_slack(CUdevice device)
 	return atomic_load_explicit(&of(device)->known, memory_order_relaxed) - 1;
 }
 
-size_t hs_slack_hot(CUdevice device)
+/* A quarter more than what it has taken since and what it asks for, so that this does not
+ * happen for every allocation. */
+void hs_slack_short(CUdevice device, size_t bytes)
 {
-	return atomic_load_explicit(&of(device)->spent, memory_order_relaxed) ? SIZE_MAX
-									      : hs_slack(device);
-}
+	struct device *d = of(device);
+	size_t taken;
 
-void hs_slack_spent(CUdevice device)
-{
-	atomic_store(&of(device)->spent, true);
+	if (!d->begun)
+		return;
+	taken = above(above(hs_budget_used(device), look(device).kv), d->other);
+	d->first = taken + bytes + (taken + bytes) / 4;
+	hs_slack_settle(device);
 }

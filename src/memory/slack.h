@@ -35,9 +35,8 @@ void hs_slack_settle(CUdevice device);
  * thread. */
 size_t hs_slack(CUdevice device);
 
-/* The same for who wants what lies beyond it; SIZE_MAX once the engine has run out of it,
- * which is when spent() is called, for as long as KV is on the host. Memory lock. */
-size_t hs_slack_hot(CUdevice device);
-void hs_slack_spent(CUdevice device);
+/* The engine has none of it left and needs so much more: then it needs more than was
+ * thought, and there is to be more of it. Memory lock. */
+void hs_slack_short(CUdevice device, size_t bytes);
 
 #endif
