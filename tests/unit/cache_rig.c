@@ -250,9 +250,12 @@ static struct op *enqueue(CUstream stream)
 static CUresult launch(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 	unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params, void **extra)
 {
-	struct op *op = enqueue(stream);
+	struct op *op;
 
 	(void)extra;
+	if (rig.fail_launch && !--rig.fail_launch)
+		return CUDA_ERROR_UNKNOWN;
+	op = enqueue(stream);
 	*op = (struct op){.kind = OP_KERNEL,
 		.launch = {.kernel = (struct soft_kernel *)function,
 			.grid = {gx, gy, gz},

@@ -32,11 +32,12 @@ struct rig {
 	CUdeviceptr base;
 	struct hs_layer *layer;
 	uint64_t seed;
-	size_t reserve;		/* 0: 1 MiB */
-	size_t used;		/* of it, if `shrinks` */
+	size_t reserve; /* 0: 1 MiB */
+	size_t used;	/* of it, if `shrinks` */
 	bool shrinks;
-	int fail_own, fail_hot; /* so many calls from now on fail, in number */
-	int marked;		/* safe moments asked for */
+	int fail_own, fail_hot,
+		fail_launch; /* of the calls from now on that with this number fails */
+	int marked;	     /* safe moments asked for */
 	/* What readers saw. */
 	uint64_t read, hot, wrong;
 };
