@@ -313,11 +313,11 @@ size_t hs_memory_reserve(void)
 	return larger(bytes, above(left, larger(slack + book->fixed, book->total / 16)));
 }
 
-bool hs_budget_grown(CUdevice device)
+size_t hs_budget_grown(CUdevice device)
 {
 	struct book *book = book_of(device);
 
-	return atomic_load(&book->own) > reserved(book);
+	return above(atomic_load(&book->own), reserved(book));
 }
 
 bool hs_budget_own(size_t bytes)

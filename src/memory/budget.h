@@ -37,8 +37,8 @@ bool hs_budget_take(enum hs_place place, CUdevice device, size_t bytes);
 void hs_budget_give(enum hs_place place, CUdevice device, size_t bytes);
 size_t hs_budget_pool_used(void);
 
-/* Whether we have more of a device than the reserve. */
-bool hs_budget_grown(CUdevice device);
+/* Bytes that we have of a device beyond the reserve. */
+size_t hs_budget_grown(CUdevice device);
 
 /* Bytes booked on a device, without our own. */
 size_t hs_budget_used(CUdevice device);

@@ -169,11 +169,19 @@ static bool try_again(void)
 	return true;
 }
 
+/* Whether `bytes` fit if we go back to the reserve. */
+static bool shrinks(CUdevice device, size_t bytes)
+{
+	const size_t grown = hs_budget_grown(device);
+
+	return grown && hs_budget_fits(bytes > grown ? bytes - grown : 0);
+}
+
 /* Hot rows have grown into what the engine turns out to need: all start anew, with what is
  * left then, which is the reserve at least. */
 static bool shrink(CUdevice device, size_t bytes)
 {
-	if (!hs_budget_grown(device))
+	if (!shrinks(device, bytes))
 		return false;
 	hs_slack_short(device, bytes);
 	hs_cache_stop(device);
@@ -188,7 +196,7 @@ bool hs_place_evict(size_t bytes)
 	bool moved = false;
 
 	if (!hs_budget_active() || hs_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-		!try_again() || (!victim(device, 1, bytes) && !hs_budget_grown(device)) ||
+		!try_again() || (!victim(device, 1, bytes) && !shrinks(device, bytes)) ||
 		!hs_world_stop(true))
 		return false;
 	do {

@@ -197,6 +197,9 @@ static void hot_rows_give_way(void **state)
 	assert_int_equal(hs_memory_hot(&fake.hot, e.kv[0], 656, all - 8 * MIB), 0);
 	hs_world_start();
 	hs_memory_unlock();
+	/* For what would not fit then either they stay. */
+	assert_int_equal(INSIDE(hs_memory_alloc(&more, 512 * MIB)), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(fake.stopped, 0);
 	bytes = (left() + 4 * MIB) / (2 * MIB) * 2 * MIB;
 	assert_int_equal(INSIDE(hs_memory_alloc(&more, bytes)), CUDA_SUCCESS);
 	assert_int_equal(fake.stopped, 1);
