@@ -139,7 +139,7 @@ struct blocks_owned {
 HS_KERNEL_BOUNDED(hs_blocks, struct hs_blocks_args, HS_THREADS)
 {
 	HS_SHARED(struct blocks_owned, s);
-	struct blocks_share share;
+	struct blocks_share share = {0};
 	const bool ours = blocks_share(&a, &share);
 	uint32_t turn, least, differs = 0;
 	struct hs_blocks_row *after;
@@ -150,6 +150,8 @@ HS_KERNEL_BOUNDED(hs_blocks, struct hs_blocks_args, HS_THREADS)
 		const uint32_t was = hs_atomic_cas(&a.head->owner, 0u, a.lane + 1);
 
 		s->owned = !was || was == a.lane + 1;
+		if (!was)
+			hs_store_relaxed(&a.head->finished, 0u);
 		hs_fence();
 	}
 	__syncthreads();
@@ -371,7 +373,7 @@ HS_KERNEL_BOUNDED(hs_blocks_done, struct hs_blocks_args, HS_THREADS)
 {
 	HS_SHARED(struct blocks_shared, s);
 	const uint32_t total = gridDim.x * HS_THREADS;
-	struct blocks_share share;
+	struct blocks_share share = {0};
 	const bool ours = blocks_share(&a, &share) && !HS_PLANTED(HS_PLANT_BLOCKS);
 	struct hs_blocks_row *next;
 	uint32_t turn;
@@ -392,9 +394,8 @@ HS_KERNEL_BOUNDED(hs_blocks_done, struct hs_blocks_args, HS_THREADS)
 	hs_fence();
 	__syncthreads();
 	/* The last block ends the lane's turn. */
-	if (threadIdx.x || hs_atomic_add(&a.head->finished, 1u) + 1 != gridDim.x)
+	if (threadIdx.x || hs_atomic_add(&a.head->finished, 1u) + 1 < gridDim.x)
 		return;
-	hs_store_relaxed(&a.head->finished, 0u);
 	hs_store_relaxed(&a.head->turn, (turn + 1) % HS_BLOCKS_TURNS);
 	hs_fence();
 	hs_store_release(&a.head->owner, 0u);

@@ -325,12 +325,16 @@ void hs_cache_stop(CUdevice id)
 {
 	struct hs_device *device = hs_device_get(id);
 	const uint32_t n = atomic_load(&count);
+	CUcontext popped;
 
+	if (!device || hs_driver.cuCtxPushCurrent_v2(device->context) != CUDA_SUCCESS)
+		return;
 	pthread_mutex_lock(&lock);
-	for (uint32_t i = 0; i < n && device; i++)
+	for (uint32_t i = 0; i < n; i++)
 		if (layers[i].device == id && atomic_load(&layers[i].on))
 			stop(&layers[i], device);
 	pthread_mutex_unlock(&lock);
+	hs_driver.cuCtxPopCurrent_v2(&popped);
 }
 
 /* may: layers may start. */

@@ -7,6 +7,7 @@
 #include "src/memory/pool.h"
 #include "src/memory/slack.h"
 #include "src/memory/story.h"
+#include "src/memory/transient.h"
 #include "src/memory/window.h"
 
 #define GIB ((double)(1ull << 30))
@@ -26,17 +27,13 @@ struct book {
 	size_t fixed; /* part of the reserve; 0 while windows may not live on the host */
 	_Atomic size_t used;
 	_Atomic size_t own;
-	_Atomic size_t hot, mapped;  /* the reserve's other parts, by the tokens told */
-	_Atomic size_t maps;	     /* of the KV windows seen, if that is more */
-	_Atomic size_t lowest;	     /* that was left for KV */
-	_Atomic size_t lowest_small; /* the same if there were no windows */
-	_Atomic size_t largest;	     /* window that went */
-	_Atomic size_t first_told;   /* 0: nothing told yet */
+	_Atomic size_t hot, mapped; /* the reserve's other parts, by the tokens told */
+	_Atomic size_t maps;	    /* of the KV windows seen, if that is more */
+	_Atomic size_t first_told;  /* 0: nothing told yet */
 	_Atomic bool kv_seen;
 };
 
-static struct book books[DEVICES] = {
-	[0 ... DEVICES - 1] = {.lowest = SIZE_MAX, .lowest_small = SIZE_MAX}};
+static struct book books[DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf: of measuring a device */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static size_t pool; /* of the process */
@@ -149,13 +146,6 @@ void hs_budget_give(enum hs_place place, CUdevice device, size_t bytes)
 	atomic_fetch_sub(place == HS_PLACE_HOST ? &pool_used : &book_of(device)->used, bytes);
 }
 
-size_t hs_budget_used(CUdevice device)
-{
-	struct book *book = book_of(device);
-
-	return above(atomic_load(&book->used), atomic_load(&book->own));
-}
-
 size_t hs_budget_pool_used(void)
 {
 	return atomic_load(&pool_used);
@@ -225,17 +215,9 @@ static size_t hosted(struct book *book)
 	return all.window_bytes[HS_PLACE_HOST];
 }
 
-/* What has been in use beyond what is now: it will be again. Of windows an allocator
- * hoards some, and gives them back when memory is short: the largest counts, or
- * half of them. */
 static size_t comes_and_goes(struct book *book, size_t device)
 {
-	const size_t fall = above(device, atomic_load(&book->lowest));
-	const size_t small =
-		smaller(fall, above(small_only(book, device), atomic_load(&book->lowest_small)));
-	const size_t windows = fall - small;
-
-	return small + smaller(windows, larger(windows / 2, atomic_load(&book->largest)));
+	return hs_transient(book->device, device, small_only(book, device));
 }
 
 /* As long as no KV window is known: later ones find what they were promised. */
@@ -255,14 +237,6 @@ static void adjust(struct book *book, size_t left)
 	atomic_store(&book->mapped, tokens * HS_STORY_MAP);
 }
 
-static void least(_Atomic size_t *least, size_t value)
-{
-	size_t before = atomic_load(least);
-
-	while (value < before && !atomic_compare_exchange_weak(least, &before, value))
-		;
-}
-
 void hs_budget_sample(size_t bytes)
 {
 	struct hs_memory_counts zeros;
@@ -273,18 +247,13 @@ void hs_budget_sample(size_t bytes)
 		device_left(book, &left) != CUDA_SUCCESS)
 		return;
 	left = for_kv(book, left, &zeros);
-	least(&book->lowest, left);
-	least(&book->lowest_small, small_only(book, left));
+	hs_transient_seen(book->device, left, small_only(book, left));
 }
 
 void hs_budget_goes(size_t bytes)
 {
-	struct book *book = here();
-	size_t before = atomic_load(&book->largest);
-
 	hs_budget_sample(bytes);
-	while (bytes > before && !atomic_compare_exchange_weak(&book->largest, &before, bytes))
-		;
+	hs_transient_window(here()->device, bytes);
 }
 
 void hs_budget_adjust(void)
@@ -303,14 +272,33 @@ static size_t kept(struct book *book)
 	return above(reserved(book), atomic_load(&book->own));
 }
 
+/* What hot rows and their maps leave alone when they grow beyond the reserve. */
+static size_t not_ours(struct book *book)
+{
+	const size_t slack = hs_slack(book->device);
+
+	return larger(slack == SIZE_MAX ? 0 : slack + book->fixed, book->total / 16);
+}
+
 size_t hs_memory_reserve(void)
 {
 	struct book *book = here();
-	size_t slack = hs_slack(book->device), bytes = kept(book), left;
+	const size_t bytes = kept(book);
+	size_t left;
 
-	if (slack == SIZE_MAX || device_left(book, &left) != CUDA_SUCCESS)
+	if (hs_slack(book->device) == SIZE_MAX || device_left(book, &left) != CUDA_SUCCESS)
 		return bytes;
-	return larger(bytes, above(left, larger(slack + book->fixed, book->total / 16)));
+	return larger(bytes, above(left, not_ours(book)));
+}
+
+size_t hs_budget_used(void)
+{
+	struct book *book = here();
+	size_t left;
+
+	if (device_left(book, &left) != CUDA_SUCCESS)
+		return 0;
+	return above(book->total, left + atomic_load(&book->own));
 }
 
 size_t hs_budget_grown(CUdevice device)
@@ -320,14 +308,15 @@ size_t hs_budget_grown(CUdevice device)
 	return above(atomic_load(&book->own), reserved(book));
 }
 
-bool hs_budget_own(size_t bytes)
+bool hs_budget_own(size_t bytes, bool hot)
 {
 	struct book *book = here();
 	size_t left;
 
 	/* Lists and graphs go on where hot rows have all of the reserve. */
 	if (bytes > kept(book) && device_left(book, &left) == CUDA_SUCCESS &&
-		bytes > larger(above(left, book->total / 16), smaller(left / 2, book->fixed)))
+		bytes > larger(above(left, not_ours(book)),
+				hot ? 0 : smaller(left / 2, book->fixed)))
 		return false;
 	atomic_fetch_add(&book->own, bytes);
 	return true;
@@ -429,7 +418,7 @@ static size_t tell(struct book *book, size_t left)
 		if (!atomic_compare_exchange_strong(&book->first_told, &none, told))
 			told = smaller(told, none);
 		story.told = told;
-		story.taken = hs_budget_used(book->device) + hosted(book);
+		story.taken = above(book->total, left + atomic_load(&book->own)) + hosted(book);
 		hs_slack_told(book->device, &story);
 	}
 	return told;

@@ -40,16 +40,17 @@ size_t hs_budget_pool_used(void);
 /* Bytes that we have of a device beyond the reserve. */
 size_t hs_budget_grown(CUdevice device);
 
-/* Bytes booked on a device, without our own. */
-size_t hs_budget_used(CUdevice device);
+/* Bytes of the current context's device, under the cap, that are in use but for our own. */
+size_t hs_budget_used(void);
 
 /* Windows are made on this device. */
 void hs_budget_serves(CUdevice device);
 
 /* Of the device bytes booked, those that are our own: they come out of the
  * reserve. own() asks whether the current context's device has room for more: within
- * the reserve, or beyond it while there is plenty; little of it, while there is some. */
-bool hs_budget_own(size_t bytes);
+ * the reserve, or beyond it while there is plenty; if it is not for hot rows, while there is some.
+ */
+bool hs_budget_own(size_t bytes, bool hot);
 void hs_budget_disown(CUdevice device, size_t bytes);
 
 /* `bytes` of the current context's device were taken: what is in use now will be in use again,

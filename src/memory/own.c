@@ -141,10 +141,10 @@ static bool own_room(size_t bytes)
 {
 	if (hs_world_stopped())
 		do {
-			if (hs_budget_fits(bytes) && hs_budget_own(bytes))
+			if (hs_budget_fits(bytes) && hs_budget_own(bytes, true))
 				return true;
 		} while (hs_place_yield(bytes));
-	return hs_budget_own(bytes);
+	return hs_budget_own(bytes, hs_world_stopped());
 }
 
 int hs_memory_own(CUdeviceptr *out, size_t bytes)

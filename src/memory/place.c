@@ -354,8 +354,24 @@ static size_t host_bytes(struct hs_holding *h)
 	return h->ranges ? atomic_load(&h->window.host) : h->rest.bytes;
 }
 
-/* Room for what is on the host of a window, and afterwards for the engine's slack: or for
- * all that any of the device's windows has there, when nothing asks for that any more. */
+/* What hot rows lack when so much less is free for them, if KV that is on the device is to make
+ * room for them: they serve all of it that is on the host, a window only itself. Until
+ * they have three quarters of what they would take; and not where that is as much as the KV. */
+static size_t lacking(CUdevice device, size_t less)
+{
+	const struct hs_cache_wants wants = hs_cache_wants(device);
+	const size_t reserve = hs_memory_reserve(), free = reserve > less ? reserve - less : 0;
+	const size_t has = wants.has + free - free / 8;
+
+	if (hs_options()->place != HS_OPTION_AUTO || hs_slack(device) == SIZE_MAX ||
+		wants.most > wants.bytes / 2 || has >= wants.most - wants.most / 4)
+		return 0;
+	return wants.most - has;
+}
+
+/* Room for what is on the host of a window, and afterwards for the engine's slack and for
+ * hot rows: or for all that any of the device's windows has there, when nothing asks for
+ * that any more. */
 static bool welcome(struct hs_holding *home)
 {
 	const CUdevice device = home->window.device;
@@ -364,7 +380,8 @@ static bool welcome(struct hs_holding *home)
 
 	for (struct hs_holding *h = hs_holding_next(NULL); h; h = hs_holding_next(h))
 		all += h->window.device == device ? host_bytes(h) : 0;
-	return ample(all) || ample(bytes + (slack == SIZE_MAX ? 0 : slack));
+	return ample(all) ||
+	       (ample(bytes + (slack == SIZE_MAX ? 0 : slack)) && !lacking(device, bytes));
 }
 
 /* KV on the host, of which nothing needs to be there. */
@@ -425,21 +442,6 @@ static bool part_back(struct hs_holding *h)
 	return hs_range_home(h, false) == CUDA_SUCCESS;
 }
 
-/* KV on the device that is to make room for hot rows of the KV that is not: they serve
- * all of it, a window only itself. Until these have three quarters of what they would
- * take; and not where that is as much as the KV. */
-static struct hs_holding *in_the_way(CUdevice device, size_t *lack)
-{
-	const struct hs_cache_wants wants = hs_cache_wants(device);
-	const size_t reserve = hs_memory_reserve(), has = wants.has + reserve - reserve / 8;
-
-	if (hs_options()->place != HS_OPTION_AUTO || hs_slack(device) == SIZE_MAX ||
-		wants.most > wants.bytes / 2 || has >= wants.most - wants.most / 4)
-		return NULL;
-	*lack = wants.most - has;
-	return victim(device, 2, 0);
-}
-
 /* On the window's device: what the reserve, the engine's slack and hot rows need. */
 static void keep_reserve(struct hs_holding *h)
 {
@@ -454,7 +456,7 @@ static void keep_reserve(struct hs_holding *h)
 		move_out(h, HS_GRANULE);
 		hs_slack_settle(device);
 	}
-	while ((h = in_the_way(device, &lack))) {
+	while ((lack = lacking(device, 0)) && (h = victim(device, 2, 0))) {
 		move_out(h, lack);
 		hs_slack_settle(device);
 	}

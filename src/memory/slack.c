@@ -108,7 +108,7 @@ void hs_slack_settle(CUdevice device)
 {
 	struct device *d = of(device);
 	const struct look l = look(device);
-	const size_t used = hs_budget_used(device), other = above(used, l.kv);
+	const size_t used = hs_budget_used(), other = above(used, l.kv);
 
 	if (!l.away || !l.story.number || fits(&l)) {
 		d->begun = false;
@@ -128,16 +128,17 @@ size_t hs_slack(CUdevice device)
 	return atomic_load_explicit(&of(device)->known, memory_order_relaxed) - 1;
 }
 
-/* A quarter more than what it has taken since and what it asks for, so that this does not
+/* An eighth more than what it has taken since and what it asks for, so that this does not
  * happen for every allocation. */
 void hs_slack_short(CUdevice device, size_t bytes)
 {
 	struct device *d = of(device);
-	size_t taken;
+	size_t needs;
 
 	if (!d->begun)
 		return;
-	taken = above(above(hs_budget_used(device), look(device).kv), d->other);
-	d->first = taken + bytes + (taken + bytes) / 4;
+	needs = above(above(hs_budget_used(), look(device).kv), d->other) + bytes;
+	needs += needs / 8;
+	d->first = needs > d->first ? needs : d->first;
 	hs_slack_settle(device);
 }

@@ -28,7 +28,7 @@ void hs_slack_told(CUdevice device, const struct hs_slack_story *story);
 /* What was last told of it: a window that is made now was sized by that. Any thread. */
 struct hs_slack_story hs_slack_last(CUdevice device);
 
-/* Looks at the device's windows again. Memory lock. */
+/* Looks at the windows of the current context's device again. Memory lock. */
 void hs_slack_settle(CUdevice device);
 
 /* As of the last look. SIZE_MAX: all KV could be on the device, or nothing was told. Any
