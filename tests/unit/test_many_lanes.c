@@ -3,6 +3,8 @@
  * lanes that take hot rows meanwhile. */
 #include "tests/unit/cache_rig.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
 #include "src/cache/device.h"
 #include "src/cache/many.h"
 
@@ -101,6 +103,79 @@ static void test_lets_go(void **s)
 	rig_counts(&c);
 	assert_true(c.evictions > 4 * K);
 	assert_int_equal(rig.wrong, 0);
+}
+
+/* One lane prefills, its unions made hot, while another one decodes all over the layer and
+ * a third writes: each read what was there. */
+static void come_and_go(uint64_t seed)
+{
+	struct hs_site prefill, decode, writer;
+	struct hs_list list, small[5];
+	int32_t slots[5][K];
+	int64_t written[8];
+
+	hs_many_limits = (struct hs_many_limits){1000, 1, RIG_SLOTS};
+	rig.reserve = (size_t)32 << 20;
+	rig_start(HOT, HS_POLICY_LRU, seed);
+	state = (uint32_t)seed * 7919;
+	prefill = rig_site(0);
+	decode = rig_site(1);
+	writer = rig_site(2);
+	for (uint32_t n = 0; n < 60; n++) {
+		const uint32_t low = RIG_FIRST + pick(RIG_SLOTS - RIG_FIRST - 130);
+
+		list = list_of(low, low + 20 + pick(44));
+		for (int j = 0; j < 5; j++) {
+			for (int i = 0; i < K; i++)
+				slots[j][i] = (int32_t)(RIG_FIRST + pick(RIG_SLOTS - RIG_FIRST));
+			small[j] = rig_list(slots[j], 1, K);
+		}
+		assert_int_equal(rig_attend(&list, &prefill, pick(20000), NULL), 0);
+		for (int j = 0; j < 5; j++)
+			assert_int_equal(rig_attend(&small[j], &decode, pick(20), NULL), 0);
+		rig_run();
+		for (int i = 0; i < 8; i++)
+			written[i] = (int64_t)(low + (uint32_t)i);
+		if (n % 4 == 0)
+			rig_write(written, 8, n + 500, &writer);
+		rig_run();
+	}
+}
+
+static void test_in_flight(void **s)
+{
+	const uint64_t *totals;
+
+	(void)s;
+	come_and_go(8);
+	totals = rig_entry()->totals;
+	assert_int_equal(rig.wrong, 0);
+	assert_int_equal(rig_faults(), 0);
+	assert_true(totals[HS_COUNT_EVICTIONS] > 4000);
+	assert_true(totals[HS_COUNT_HITS] > 2000);
+}
+
+/* The same with eviction that does not look at the lanes: some seeds show it. */
+static void test_in_flight_planted(void **s)
+{
+	bool shown = false;
+
+	(void)s;
+	hs_plant = HS_PLANT_FLIGHT;
+	for (uint64_t seed = 8; seed < 24 && !shown; seed++) {
+		const pid_t child = fork();
+		int status;
+
+		if (!child) {
+			come_and_go(seed);
+			_exit(rig.wrong != 0);
+		}
+		assert_true(child > 0);
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_true(WIFEXITED(status));
+		shown = WEXITSTATUS(status);
+	}
+	assert_true(shown);
 }
 
 static void test_captured(void **s)
@@ -378,6 +453,8 @@ int main(int argc, char **argv)
 	struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_lane),
 		cmocka_unit_test(test_lets_go),
+		cmocka_unit_test(test_in_flight),
+		cmocka_unit_test(test_in_flight_planted),
 		cmocka_unit_test(test_captured),
 		cmocka_unit_test(test_short),
 		cmocka_unit_test(test_overflow),
