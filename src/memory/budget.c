@@ -402,7 +402,7 @@ static bool tells(struct book *book)
  * that off by itself, SGLang a share of all. */
 static size_t tell(struct book *book, size_t left)
 {
-	size_t told = smaller(left, book->total), none = 0;
+	size_t told = smaller(left, book->total), transient, none = 0;
 	struct hs_slack_story story;
 
 	if (active(book) && !atomic_load(&book->kv_seen)) {
@@ -411,10 +411,10 @@ static size_t tell(struct book *book, size_t left)
 		told = smaller(
 			left + smaller(atomic_load(&book->own), reserved(book)), book->total);
 		story.device = told;
-		story.transient = comes_and_goes(book, told);
-		told = hs_story_told(
-			       told - story.transient, share(book, pool_left()), book->fixed) +
-		       story.transient;
+		story.transient = hs_transient_most(book->device, told);
+		transient = comes_and_goes(book, told);
+		told = hs_story_told(told - transient, share(book, pool_left()), book->fixed) +
+		       transient;
 		if (!atomic_compare_exchange_strong(&book->first_told, &none, told))
 			told = smaller(told, none);
 		story.told = told;

@@ -17,7 +17,7 @@
 /* What an engine was told to be free. */
 struct hs_slack_story {
 	size_t told, device; /* of which so much is the device's */
-	size_t transient;    /* of both, what comes and goes */
+	size_t transient;    /* of both, what comes and goes: of that nothing is ours */
 	size_t taken;	     /* had been allocated by then, on the device or the host */
 	size_t number;	     /* counts up; 0: nothing was told yet */
 };

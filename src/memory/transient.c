@@ -45,10 +45,15 @@ void hs_transient_window(CUdevice device, size_t bytes)
 		;
 }
 
+size_t hs_transient_most(CUdevice device, size_t left)
+{
+	return above(left, atomic_load(&of(device)->lowest));
+}
+
 size_t hs_transient(CUdevice device, size_t left, size_t small)
 {
 	struct device *d = of(device);
-	const size_t fall = above(left, atomic_load(&d->lowest));
+	const size_t fall = hs_transient_most(device, left);
 	const size_t less = above(small, atomic_load(&d->lowest_small));
 	const size_t pieces = fall < less ? fall : less, windows = fall - pieces;
 	const size_t largest = atomic_load(&d->largest);

@@ -17,4 +17,7 @@ void hs_transient_window(CUdevice device, size_t bytes);
  * them back when memory is short: the largest counts, or half of them. */
 size_t hs_transient(CUdevice device, size_t left, size_t small);
 
+/* All of it, what was hoarded included: it was needed to get along without looking back. */
+size_t hs_transient_most(CUdevice device, size_t left);
+
 #endif

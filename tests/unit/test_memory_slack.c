@@ -125,6 +125,26 @@ static void it_is_there_to_be_used(void **state)
 	assert_true(hs_memory_reserve() <= left() - slack);
 }
 
+/* What a trial run needed, of which the allocator hoarded a part, is needed again: all of it. */
+static void a_trial_run_is_free_for_the_next_one(void **state)
+{
+	CUdeviceptr trial[3];
+	struct engine e;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		trial[i] = fake_window(20);
+		hs_window_find(trial[i])->virgin = false;
+	}
+	for (unsigned i = 0; i < 3; i++)
+		fake_free(trial[i]);
+	begin(&e, 0.8);
+	reveal(&e);
+	assert_true(away(&e) > 0);
+	assert_in_range(hs_slack(0), 78 * MIB, 95 * MIB);
+	assert_true(left() >= hs_slack(0));
+}
+
 /* As long as all of it fits nothing is in anybody's way. */
 static void what_fits_stays(void **state)
 {
@@ -285,6 +305,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_left_free_stays_free),
 		cmocka_unit_test(it_is_there_to_be_used),
+		cmocka_unit_test(a_trial_run_is_free_for_the_next_one),
 		cmocka_unit_test(what_fits_stays),
 		cmocka_unit_test(kv_makes_way_for_hot_rows),
 		cmocka_unit_test(hot_rows_give_way),
