@@ -183,7 +183,7 @@ static bool shrink(CUdevice device, size_t bytes)
 {
 	if (!shrinks(device, bytes))
 		return false;
-	hs_slack_short(device, bytes);
+	hs_slack_short(device, hs_budget_used(), bytes);
 	hs_cache_stop(device);
 	hs_debug("device %d: hot rows make way for %.2f GiB", device, bytes / GIB);
 	return true;
@@ -451,14 +451,14 @@ static void keep_reserve(struct hs_holding *h)
 
 	if (hs_driver.cuCtxPushCurrent_v2(h->context) != CUDA_SUCCESS)
 		return;
-	hs_slack_settle(device);
+	hs_slack_settle(device, hs_budget_used());
 	while (!roomy(device, HS_GRANULE) && (h = victim(device, 2, 0))) {
 		move_out(h, HS_GRANULE);
-		hs_slack_settle(device);
+		hs_slack_settle(device, hs_budget_used());
 	}
 	while ((lack = lacking(device, 0)) && (h = victim(device, 2, 0))) {
 		move_out(h, lack);
-		hs_slack_settle(device);
+		hs_slack_settle(device, hs_budget_used());
 	}
 	hs_driver.cuCtxPopCurrent_v2(&popped);
 }

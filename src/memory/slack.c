@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include "src/base/options.h"
-#include "src/memory/budget.h"
 #include "src/memory/story.h"
 #include "src/memory/window.h"
 
@@ -104,11 +103,11 @@ static bool fits(const struct look *l)
 	return needs < (double)above(l->story.device, l->story.transient);
 }
 
-void hs_slack_settle(CUdevice device)
+void hs_slack_settle(CUdevice device, size_t used)
 {
 	struct device *d = of(device);
 	const struct look l = look(device);
-	const size_t used = hs_budget_used(), other = above(used, l.kv);
+	const size_t other = above(used, l.kv);
 
 	if (!l.away || !l.story.number || fits(&l)) {
 		d->begun = false;
@@ -130,15 +129,15 @@ size_t hs_slack(CUdevice device)
 
 /* An eighth more than what it has taken since and what it asks for, so that this does not
  * happen for every allocation. */
-void hs_slack_short(CUdevice device, size_t bytes)
+void hs_slack_short(CUdevice device, size_t used, size_t bytes)
 {
 	struct device *d = of(device);
 	size_t needs;
 
 	if (!d->begun)
 		return;
-	needs = above(above(hs_budget_used(), look(device).kv), d->other) + bytes;
+	needs = above(above(used, look(device).kv), d->other) + bytes;
 	needs += needs / 8;
 	d->first = needs > d->first ? needs : d->first;
-	hs_slack_settle(device);
+	hs_slack_settle(device, used);
 }

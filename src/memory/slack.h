@@ -28,8 +28,9 @@ void hs_slack_told(CUdevice device, const struct hs_slack_story *story);
 /* What was last told of it: a window that is made now was sized by that. Any thread. */
 struct hs_slack_story hs_slack_last(CUdevice device);
 
-/* Looks at the windows of the current context's device again. Memory lock. */
-void hs_slack_settle(CUdevice device);
+/* Looks at the device's windows again; `used` bytes of it are in use but for our own.
+ * Memory lock. */
+void hs_slack_settle(CUdevice device, size_t used);
 
 /* As of the last look. SIZE_MAX: all KV could be on the device, or nothing was told. Any
  * thread. */
@@ -37,6 +38,6 @@ size_t hs_slack(CUdevice device);
 
 /* The engine has none of it left and needs so much more: then it needs more than was
  * thought, and there is to be more of it. Memory lock. */
-void hs_slack_short(CUdevice device, size_t bytes);
+void hs_slack_short(CUdevice device, size_t used, size_t bytes);
 
 #endif
