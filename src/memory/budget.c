@@ -272,23 +272,21 @@ static size_t kept(struct book *book)
 	return above(reserved(book), atomic_load(&book->own));
 }
 
-/* What hot rows and their maps leave alone when they grow beyond the reserve. */
-static size_t not_ours(struct book *book)
+/* What hot rows and their maps leave alone beyond the reserve. */
+static size_t not_ours(struct book *book, size_t slack)
 {
-	const size_t slack = hs_slack(book->device);
-
 	return larger(slack == SIZE_MAX ? 0 : slack + book->fixed, book->total / 16);
 }
 
 size_t hs_memory_reserve(void)
 {
 	struct book *book = here();
-	const size_t bytes = kept(book);
+	const size_t bytes = kept(book), slack = hs_slack(book->device);
 	size_t left;
 
-	if (hs_slack(book->device) == SIZE_MAX || device_left(book, &left) != CUDA_SUCCESS)
+	if (slack == SIZE_MAX || device_left(book, &left) != CUDA_SUCCESS)
 		return bytes;
-	return larger(bytes, above(left, not_ours(book)));
+	return larger(bytes, above(left, not_ours(book, slack)));
 }
 
 size_t hs_budget_used(void)
@@ -315,7 +313,7 @@ bool hs_budget_own(size_t bytes, bool hot)
 
 	/* Lists and graphs go on where hot rows have all of the reserve. */
 	if (bytes > kept(book) && device_left(book, &left) == CUDA_SUCCESS &&
-		bytes > larger(above(left, not_ours(book)),
+		bytes > larger(above(left, not_ours(book, hs_slack_owed(book->device))),
 				hot ? 0 : smaller(left / 2, book->fixed)))
 		return false;
 	atomic_fetch_add(&book->own, bytes);

@@ -13,6 +13,7 @@
 static struct device {
 	struct hs_slack_story last;
 	_Atomic size_t known; /* the slack, plus 1; 0: SIZE_MAX is the answer */
+	_Atomic bool owed;
 	/* Under the memory lock: */
 	bool begun;
 	size_t first; /* the slack when KV was first seen on the host, */
@@ -112,6 +113,7 @@ void hs_slack_settle(CUdevice device, size_t used)
 	if (!l.away || !l.story.number || fits(&l)) {
 		d->begun = false;
 		atomic_store(&d->known, 0);
+		atomic_store(&d->owed, false);
 		return;
 	}
 	if (!d->begun) {
@@ -139,5 +141,12 @@ void hs_slack_short(CUdevice device, size_t used, size_t bytes)
 	needs = above(above(used, look(device).kv), d->other) + bytes;
 	needs += needs / 8;
 	d->first = needs > d->first ? needs : d->first;
+	atomic_store(&d->owed, true);
 	hs_slack_settle(device, used);
+}
+
+size_t hs_slack_owed(CUdevice device)
+{
+	return atomic_load_explicit(&of(device)->owed, memory_order_relaxed) ? hs_slack(device)
+									     : SIZE_MAX;
 }

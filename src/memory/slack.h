@@ -40,4 +40,8 @@ size_t hs_slack(CUdevice device);
  * thought, and there is to be more of it. Memory lock. */
 void hs_slack_short(CUdevice device, size_t used, size_t bytes);
 
+/* The slack once that was so: nobody has it back then, whatever was asked for. SIZE_MAX
+ * before. Any thread. */
+size_t hs_slack_owed(CUdevice device);
+
 #endif

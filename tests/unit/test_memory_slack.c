@@ -3,6 +3,7 @@
  * device is for hot rows. */
 #include <errno.h>
 #include "fake_driver.h"
+#include "src/memory/budget.h"
 #include "src/memory/settle.h"
 #include "src/memory/slack.h"
 #include "src/memory/window.h"
@@ -241,8 +242,8 @@ static void hot_rows_give_way(void **state)
 	near(hs_slack(0), bytes + bytes / 8);
 }
 
-/* HISPARSE_SLOTS asks for more than there is: what the engine counts on is not for hot rows,
- * but a list finds a place. */
+/* HISPARSE_SLOTS asks for more than there is: that is granted while memory is free, and once
+ * the engine ran out of it no more; but a list finds a place. */
 static void rows_that_are_asked_for_leave_the_slack(void **state)
 {
 	struct engine e;
@@ -251,13 +252,16 @@ static void rows_that_are_asked_for_leave_the_slack(void **state)
 
 	(void)state;
 	begin(&e, 0.6);
+	fake.wants = (struct hs_cache_wants){.bytes = 4096 * MIB, .most = 1024 * MIB};
 	reveal(&e);
+	assert_int_equal(away(&e), LAYERS); /* no KV is left to make way */
 	all = hs_memory_reserve();
 	hs_memory_lock();
 	assert_true(hs_world_stop(true));
-	for (unsigned i = 0; i < LAYERS; i++)
-		hs_window_find(e.kv[i])->use = HS_USE_OTHER; /* none makes way */
 	assert_int_equal(hs_memory_hot(&hot, e.kv[0], 656, all - 4 * MIB), 0);
+	assert_int_equal(hs_memory_hot(&list, e.kv[0], 656, 8 * MIB), 0);
+	hs_memory_cold(list);
+	hs_slack_short(0, hs_budget_used(), 0);
 	assert_int_equal(hs_memory_hot(&list, e.kv[0], 656, 8 * MIB), -ENOMEM);
 	hs_world_start();
 	hs_memory_unlock();
