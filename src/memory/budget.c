@@ -4,6 +4,7 @@
 #include "src/base/log.h"
 #include "src/base/options.h"
 #include "src/memory/budget.h"
+#include "src/memory/bytes.h"
 #include "src/memory/pool.h"
 #include "src/memory/slack.h"
 #include "src/memory/story.h"
@@ -39,21 +40,6 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static size_t pool; /* of the process */
 static _Atomic size_t pool_used;
 static _Atomic bool pool_failed, asked; /* asked: any context */
-
-static size_t smaller(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
-static size_t larger(size_t a, size_t b)
-{
-	return a > b ? a : b;
-}
-
-static size_t above(size_t a, size_t b)
-{
-	return a > b ? a - b : 0;
-}
 
 static size_t reserved(struct book *book)
 {

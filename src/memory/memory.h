@@ -135,7 +135,8 @@ void hs_memory_read(struct hs_memory_counts *counts);
 
 /* Device memory of our own (states, remap lists), zeroed, 256-byte aligned, of
  * the current context. Taken from the reserve, and beyond it only while a
- * sixteenth of the device stays free. Returns 0 or a negative errno. Works
+ * sixteenth of the device stays free; what is not for hot rows (outside of safe
+ * moments) while there is some. Returns 0 or a negative errno. Works
  * under capture (relaxed) and from the launch path (gate entered or not): the
  * zero fill runs on a stream of ours and nothing else is waited for. disown is
  * for safe moments: the driver's free waits for the device. */

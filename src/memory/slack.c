@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include "src/base/options.h"
+#include "src/memory/bytes.h"
 #include "src/memory/story.h"
 #include "src/memory/window.h"
 
@@ -24,11 +25,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf: of `last` */
 static struct device *of(CUdevice device)
 {
 	return &devices[device >= 0 && device < DEVICES ? device : DEVICES - 1];
-}
-
-static size_t above(size_t a, size_t b)
-{
-	return a > b ? a - b : 0;
 }
 
 void hs_slack_told(CUdevice device, const struct hs_slack_story *story)
@@ -88,7 +84,7 @@ static struct look look(CUdevice device)
 static size_t left_free(const struct hs_slack_story *story, size_t taken)
 {
 	const size_t left = above(story->told, above(taken, story->taken));
-	const size_t comes = left < story->transient ? left : story->transient;
+	const size_t comes = smaller(left, story->transient);
 	const double part = (double)above(story->device, story->transient) /
 			    (double)(above(story->told, story->transient) + 1);
 
@@ -140,7 +136,7 @@ void hs_slack_short(CUdevice device, size_t used, size_t bytes)
 		return;
 	needs = above(above(used, look(device).kv), d->other) + bytes;
 	needs += needs / 8;
-	d->first = needs > d->first ? needs : d->first;
+	d->first = larger(d->first, needs);
 	atomic_store(&d->owed, true);
 	hs_slack_settle(device, used);
 }

@@ -5,8 +5,8 @@
 /*
  * The slack: device memory that an engine left free when it sized its cache, and counts
  * on afterwards. It sizes scratch by what is free: SGLang's indexer (0.5.17) cuts its
- * logits into pieces of half of that, 22 times as many launches where windows had left 30
- * MiB. It was told of a larger device, so of what it left free as large a part
+ * logits into pieces of half of that, 22 times as many launches where windows had left some
+ * 15 MiB. It was told of a larger device, so of what it left free as large a part
  * is the slack as of what it was told was the device's. What it allocates later comes out
  * of it. Of interest while some KV is on the host because the device cannot hold all of it:
  * what had to make way for a while comes home instead. Bytes.

@@ -3,12 +3,8 @@
 
 #include <stdint.h>
 #include "src/base/options.h"
+#include "src/memory/bytes.h"
 #include "src/memory/memory.h"
-
-static size_t smaller(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
 
 size_t hs_story_promised(size_t room)
 {
@@ -23,7 +19,7 @@ size_t hs_story_told(size_t device, size_t host, size_t fixed)
 {
 	const uint64_t row = hs_options()->row;
 	const uint64_t told = (row + HS_STORY_KEY) * HS_HOT_ONE_IN;
-	const size_t all = device > fixed ? device - fixed : 0, rows = hs_story_promised(all);
+	const size_t all = above(device, fixed), rows = hs_story_promised(all);
 	const uint64_t held =
 		(HS_STORY_KEY + HS_STORY_MAP) * HS_HOT_ONE_IN + (rows ? 0 : row + HS_STORY_HOT);
 	const uint64_t room = all - rows;

@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include "src/memory/bytes.h"
 
 #define DEVICES 64
 
@@ -15,11 +16,6 @@ static struct device {
 static struct device *of(CUdevice device)
 {
 	return &devices[device >= 0 && device < DEVICES ? device : DEVICES - 1];
-}
-
-static size_t above(size_t a, size_t b)
-{
-	return a > b ? a - b : 0;
 }
 
 static void least(_Atomic size_t *least, size_t value)
@@ -55,9 +51,7 @@ size_t hs_transient(CUdevice device, size_t left, size_t small)
 	struct device *d = of(device);
 	const size_t fall = hs_transient_most(device, left);
 	const size_t less = above(small, atomic_load(&d->lowest_small));
-	const size_t pieces = fall < less ? fall : less, windows = fall - pieces;
-	const size_t largest = atomic_load(&d->largest);
-	const size_t again = largest > windows / 2 ? largest : windows / 2;
+	const size_t pieces = smaller(fall, less), windows = fall - pieces;
 
-	return pieces + (windows < again ? windows : again);
+	return pieces + smaller(windows, larger(windows / 2, atomic_load(&d->largest)));
 }

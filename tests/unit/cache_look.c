@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The layer of cache_rig.c as the device has it, and whether it hangs together. */
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "src/cache/device.h"
 #include "src/cache/layer.h"
 #include "tests/unit/cache_rig.h"
@@ -108,4 +110,24 @@ unsigned rig_faults(void)
 		faults += lane_faults(rig_lane(n));
 	free(state);
 	return faults;
+}
+
+bool rig_shown(void (*run)(uint64_t seed), uint64_t first, unsigned count)
+{
+	bool shown = false;
+
+	for (uint64_t seed = first; seed < first + count && !shown; seed++) {
+		const pid_t child = fork();
+		int status;
+
+		if (!child) {
+			run(seed);
+			_exit(rig.wrong != 0);
+		}
+		assert_true(child > 0);
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_true(WIFEXITED(status));
+		shown = WEXITSTATUS(status);
+	}
+	return shown;
 }

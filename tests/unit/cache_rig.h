@@ -89,6 +89,9 @@ void rig_counts(struct hs_cache_counts *counts);
  * open. */
 unsigned rig_faults(void);
 
+/* Whether one of so many seeds reads wrong rows, each in a process of its own. */
+bool rig_shown(void (*run)(uint64_t seed), uint64_t first, unsigned count);
+
 /* Each case in a process of its own, or the one named. */
 int rig_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
 

@@ -7,8 +7,6 @@
 #include "tests/unit/cache_rig.h"
 
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { LISTS = 160, K = 48, OWN = 80, SHARED = 500, SEEDS = 12 };
 
@@ -122,24 +120,9 @@ static void test_overlap(void **s)
  * shows it, which ones changes with the kernels. */
 static void test_planted_flight(void **s)
 {
-	bool shown = false;
-
 	(void)s;
 	hs_plant = HS_PLANT_FLIGHT;
-	for (uint64_t seed = 1; seed <= 16 && !shown; seed++) {
-		const pid_t child = fork();
-		int status;
-
-		if (!child) {
-			run(seed);
-			_exit(rig.wrong != 0);
-		}
-		assert_true(child > 0);
-		assert_int_equal(waitpid(child, &status, 0), child);
-		assert_true(WIFEXITED(status));
-		shown = WEXITSTATUS(status);
-	}
-	assert_true(shown);
+	assert_true(rig_shown(run, 1, 16));
 }
 
 static void test_planted_stale(void **s)

@@ -3,8 +3,6 @@
  * lanes that take hot rows meanwhile. */
 #include "tests/unit/cache_rig.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
 #include "src/cache/device.h"
 #include "src/cache/many.h"
 
@@ -158,24 +156,9 @@ static void test_in_flight(void **s)
 /* The same with eviction that does not look at the lanes: some seeds show it. */
 static void test_in_flight_planted(void **s)
 {
-	bool shown = false;
-
 	(void)s;
 	hs_plant = HS_PLANT_FLIGHT;
-	for (uint64_t seed = 8; seed < 24 && !shown; seed++) {
-		const pid_t child = fork();
-		int status;
-
-		if (!child) {
-			come_and_go(seed);
-			_exit(rig.wrong != 0);
-		}
-		assert_true(child > 0);
-		assert_int_equal(waitpid(child, &status, 0), child);
-		assert_true(WIFEXITED(status));
-		shown = WEXITSTATUS(status);
-	}
-	assert_true(shown);
+	assert_true(rig_shown(come_and_go, 8, 16));
 }
 
 static void test_captured(void **s)

@@ -201,6 +201,15 @@ static void kv_makes_way_for_hot_rows(void **state)
 	assert_true(hs_memory_reserve() * 7 / 8 >= fake.wants.most / 4 * 3);
 }
 
+/* No KV is left to make way. */
+static void all_away(struct engine *e)
+{
+	begin(e, 0.6);
+	fake.wants = (struct hs_cache_wants){.bytes = 4096 * MIB, .most = 1024 * MIB};
+	reveal(e);
+	assert_int_equal(away(e), LAYERS);
+}
+
 /* Where the engine needs more than that, hot rows make way, and come back smaller. */
 static void hot_rows_give_way(void **state)
 {
@@ -209,10 +218,7 @@ static void hot_rows_give_way(void **state)
 	size_t all, slack, bytes;
 
 	(void)state;
-	begin(&e, 0.6);
-	fake.wants = (struct hs_cache_wants){.bytes = 4096 * MIB, .most = 1024 * MIB};
-	reveal(&e);
-	assert_int_equal(away(&e), LAYERS); /* no KV is left to make way */
+	all_away(&e);
 	all = hs_memory_reserve();
 	hs_memory_lock();
 	assert_true(hs_world_stop(true));
@@ -251,10 +257,7 @@ static void rows_that_are_asked_for_leave_the_slack(void **state)
 	size_t all;
 
 	(void)state;
-	begin(&e, 0.6);
-	fake.wants = (struct hs_cache_wants){.bytes = 4096 * MIB, .most = 1024 * MIB};
-	reveal(&e);
-	assert_int_equal(away(&e), LAYERS); /* no KV is left to make way */
+	all_away(&e);
 	all = hs_memory_reserve();
 	hs_memory_lock();
 	assert_true(hs_world_stop(true));
