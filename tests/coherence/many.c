@@ -221,6 +221,11 @@ int main(void)
 	unsigned long long staged, misses;
 	int status;
 
+	if (!getenv("HISPARSE_PROFILES")) {
+		fputs("many: its kernels are known by HISPARSE_PROFILES=coherence.profile\n",
+			stderr);
+		return 2;
+	}
 	setenv("SOFTGPU_MEMORY_MIB", "1024", 0);
 	setenv("HISPARSE_WINDOW_MIB", "24", 0);
 	setenv("HISPARSE_HOST_GIB", "0.5", 0);
